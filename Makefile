@@ -1,0 +1,38 @@
+# Two commands: `make demo` and `make test`. Both make their own environment once and reuse it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := .make/installed
+NATIVE := $(wildcard CMakeLists.txt beamtree/native/*.cpp beamtree/native/*.hpp)
+
+.PHONY: demo test lint types imports unit format clean
+
+demo: $(STAMP)
+	@$(BIN)/beamtree demo
+
+test: lint types imports unit
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+imports: $(STAMP)
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(STAMP): pyproject.toml constraints.txt $(NATIVE)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@mkdir -p $(@D) && touch $@
+
+clean:
+	rm -rf $(VENV) .make build

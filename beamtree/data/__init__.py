@@ -1,0 +1,1 @@
+"""From interaction logs to dense, flat sequences."""

@@ -1,0 +1,1 @@
+"""Metrics and the protocol they are measured under."""

@@ -1,0 +1,1 @@
+"""The preference network and its scorers."""

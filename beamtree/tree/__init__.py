@@ -1,0 +1,1 @@
+"""The item tree: arithmetic plus one permutation."""

@@ -1,0 +1,256 @@
+"""All settings: declared, documented and checked in one place, before any work begins.
+
+A `Config` is frozen. It starts from a preset, then takes a TOML file, then single `section.key=value` settings; whatever is
+unknown, out of range or contradictory is reported in one message.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from beamtree.errors import SettingsError
+
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+PresetName = Literal["small", "default", "paper"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def contradictions(self) -> list[str]:
+        """Sentences on settings of this section that cannot hold together."""
+        return []
+
+
+class DataSettings(_Section):
+    """What of the log is used, and for what."""
+
+    min_interactions: int = Field(15, ge=2, description="users with fewer interactions are dropped")
+    holdout: Literal["users", "last", "time", "none"] = Field(
+        "users", description="held-out users; everyone's last item; everything after a moment; nothing"
+    )
+    protocol: Literal["clean", "paper"] = Field(
+        "clean", description="details of split and metrics; 'paper' as published"
+    )
+    validation_share: Share = Field(0.1, description="share of users (or, by time, of interactions) to choose by")
+    test_share: Share = Field(0.1, description="share of users (or, by time, of interactions) to report on")
+    catalogue: Literal["log", "items"] = Field("log", description="items of the log, or all of the item table")
+
+    def contradictions(self) -> list[str]:
+        """Holding out more than everything, or a protocol that knows only one kind of holdout."""
+        found = []
+        if self.validation_share + self.test_share >= 1.0:
+            found.append("data.validation_share + data.test_share must stay below 1: nothing would be left to train on")
+        if self.protocol == "paper" and self.holdout not in ("users", "none"):
+            found.append(
+                f"data.protocol = 'paper' holds out users, data.holdout = '{self.holdout}' does not: change one of them"
+            )
+        return found
+
+
+class TreeSettings(_Section):
+    """The shape of the tree and the first order of its leaves."""
+
+    branching: int = Field(2, ge=2, le=10, description="children of an inner node")
+    order: Literal["auto", "random", "category", "clustering"] = Field(
+        "auto", description="first order of the leaves; auto: clustering of co-occurrence vectors"
+    )
+
+
+class ModelSettings(_Section):
+    """Sizes of the preference network (DIN with time windows)."""
+
+    embedding_dim: int = Field(24, ge=1, le=512, description="size of a node's vector")
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (20, 20, 10, 10, 2, 2, 2, 1, 1, 1),
+        min_length=1,
+        description="lengths of the time windows, oldest first; they add up to the history",
+    )
+    attention_hidden: int = Field(36, ge=1, le=512, description="width of the attention unit")
+    layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        (128, 64, 24), min_length=3, max_length=3, description="hidden widths"
+    )
+    normalisation: Literal["none", "layer", "batch"] = Field(
+        "layer", description="between each hidden layer and its activation"
+    )
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
+        0.0, description="on the first hidden layer, while training"
+    )
+    history_table: Literal["shared", "separate"] = Field(
+        "shared", description="history items as their ancestors on the scored level, or from a table of their own"
+    )
+
+    @property
+    def history_length(self) -> int:
+        """How many of the latest items are read."""
+        return sum(self.windows)
+
+
+class TrainingSettings(_Section):
+    """How the preference model is learned."""
+
+    method: Literal["dtr-u"] = Field("dtr-u", description="dtr-u: layer-wise softmax with uniform negatives")
+    negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
+    depth_slope: float = Field(
+        0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
+    )
+    batch_size: int = Field(100, ge=1, le=65536, description="instances per step")
+    epochs: float = Field(3.0, gt=0.0, le=1000.0, description="passes over the training instances; fractions are fine")
+    optimiser: Literal["adamw", "adam"] = Field(
+        "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
+    )
+    learning_rate: float = Field(2e-3, gt=0.0, le=1.0)
+    warmup_steps: int = Field(500, ge=0, description="steps of linear warm-up; at most a tenth of all steps is used")
+    decay: Literal["cosine", "exponential", "constant"] = Field(
+        "cosine", description="of the learning rate after warm-up"
+    )
+    weight_decay: float = Field(1e-4, ge=0.0, le=1.0, description="on the rows and weights that a step touches")
+    clip_norm: float = Field(5.0, gt=0.0, description="gradients of the network are scaled down to this norm")
+    validations: int = Field(
+        10, ge=1, le=10_000, description="how often to validate over the whole training, evenly spaced"
+    )
+    validation_users: int = Field(1000, ge=1, description="how many of the validation users each validation asks")
+    patience: int = Field(4, ge=1, description="stop after so many validations without a better one")
+    checkpoint_minutes: float = Field(
+        2.0, ge=0.0, description="time between checkpoints, besides one at each validation"
+    )
+    seed: int = Field(0, ge=0, lt=2**32)
+
+
+class RetrievalSettings(_Section):
+    """How the tree is searched."""
+
+    beam_width: int = Field(
+        150, ge=1, le=1_000_000, description="nodes kept per level; at least the k that is asked for"
+    )
+
+
+class Config(_Section):
+    """Everything that decides a fit, in sections."""
+
+    data: DataSettings = DataSettings()
+    tree: TreeSettings = TreeSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    retrieval: RetrievalSettings = RetrievalSettings()
+
+    @classmethod
+    def preset(cls, name: PresetName, **sections: Mapping[str, Any]) -> Self:
+        """A named starting point: 'small' (minutes), 'default', or 'paper' (the published sizes). Sections override it."""
+        if name not in PRESETS:
+            raise SettingsError(f"There is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
+        return cls.resolve(_merge(PRESETS[name], sections))
+
+    @classmethod
+    def load(cls, *, preset: PresetName = "default", file: Path | None = None, assignments: Iterable[str] = ()) -> Self:
+        """Preset, then a TOML file, then `section.key=value` assignments; the later one wins."""
+        if preset not in PRESETS:
+            raise SettingsError(f"There is no preset {preset!r}. Choose one of: {', '.join(PRESETS)}.")
+        raw = PRESETS[preset]
+        if file is not None:
+            raw = _merge(raw, _read_toml(file))
+        for assignment in assignments:
+            raw = _merge(raw, _parse_assignment(assignment))
+        return cls.resolve(raw)
+
+    @classmethod
+    def resolve(cls, raw: Mapping[str, Any]) -> Self:
+        """Check every section, then what they say together; one SettingsError lists all that is wrong."""
+        faults: list[str] = []
+        sections: dict[str, _Section] = {}
+        for name, values in raw.items():
+            if name not in cls.model_fields:
+                faults.append(_unknown(name, known=cls.model_fields))
+            elif not isinstance(values, Mapping):
+                faults.append(f"{name} is a section of settings, not a value: write {name}.key=value")
+            else:
+                section_type = SECTION_TYPES[name]
+                try:
+                    sections[name] = section_type(**values)
+                except ValidationError as error:
+                    faults.extend(
+                        _describe(fault, section=name, known=section_type.model_fields) for fault in error.errors()
+                    )
+        for section in sections.values():
+            faults.extend(section.contradictions())
+        if faults:
+            listing = "\n".join(f"  - {fault}" for fault in faults)
+            raise SettingsError(f"{len(faults)} setting{'s' if len(faults) > 1 else ''} cannot be used:\n{listing}")
+        return cls(**sections)
+
+
+SECTION_TYPES: dict[str, type[_Section]] = {
+    "data": DataSettings,
+    "tree": TreeSettings,
+    "model": ModelSettings,
+    "training": TrainingSettings,
+    "retrieval": RetrievalSettings,
+}
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "small": {
+        "model": {"windows": [10, 5, 2, 1, 1, 1], "attention_hidden": 16, "layers": [64, 32, 16]},
+        "training": {"negatives": 30, "batch_size": 128, "epochs": 4, "learning_rate": 4e-3, "warmup_steps": 200},
+    },
+    "default": {},
+    "paper": {
+        "data": {"protocol": "paper"},
+        "tree": {"order": "category"},
+        "model": {"normalisation": "batch", "dropout": 0.1},
+        "training": {
+            "optimiser": "adam",
+            "learning_rate": 1e-3,
+            "weight_decay": 1e-2,
+            "warmup_steps": 5000,
+            "decay": "exponential",
+            "epochs": 10,
+        },
+    },
+}
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for name, values in over.items():
+        both_sections = isinstance(values, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = {**merged[name], **values} if both_sections else values
+    return merged
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"Cannot read the settings file {file}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}.") from error
+
+
+def _parse_assignment(assignment: str) -> dict[str, Any]:
+    key, separator, text = assignment.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not (separator and dot and section and name):
+        raise SettingsError(f"--set takes section.key=value, such as training.epochs=5; got {assignment!r}.")
+    try:
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return {section: {name: value}}
+
+
+def _describe(fault: Any, *, section: str, known: Iterable[str]) -> str:
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        return _unknown(key, known=known, section=section)
+    return f"{section}.{key}: {fault['msg'][0].lower()}{fault['msg'][1:]}; got {fault['input']!r}"
+
+
+def _unknown(name: str, *, known: Iterable[str], section: str = "") -> str:
+    prefix = f"{section}." if section else ""
+    nearest = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    hint = f"did you mean {prefix}{nearest[0]}?" if nearest else f"known: {', '.join(known)}"
+    return f"{prefix}{name} is unknown; {hint}"

@@ -1,7 +1,7 @@
 """All settings: declared, documented and checked in one place, before any work begins.
 
-A `Config` is frozen. It starts from a preset, then takes a TOML file, then single `section.key=value` settings; whatever is
-unknown, out of range or contradictory is reported in one message.
+A `Config` is frozen. It starts from a preset, then takes a TOML file, then single `section.key=value` settings;
+whatever is unknown, out of range or contradictory is reported in one message.
 """
 
 import difflib
@@ -140,7 +140,7 @@ class Config(_Section):
 
     @classmethod
     def preset(cls, name: PresetName, **sections: Mapping[str, Any]) -> Self:
-        """A named starting point: 'small' (minutes), 'default', or 'paper' (the published sizes). Sections override it."""
+        """A named starting point: small (minutes), default, or paper (the published sizes); sections override it."""
         if name not in PRESETS:
             raise SettingsError(f"There is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
         return cls.resolve(_merge(PRESETS[name], sections))
@@ -180,7 +180,7 @@ class Config(_Section):
         if faults:
             listing = "\n".join(f"  - {fault}" for fault in faults)
             raise SettingsError(f"{len(faults)} setting{'s' if len(faults) > 1 else ''} cannot be used:\n{listing}")
-        return cls(**sections)
+        return cls.model_validate(sections)
 
 
 SECTION_TYPES: dict[str, type[_Section]] = {

@@ -1,0 +1,123 @@
+"""Checkpoints: everything that a run needs to go on as if it had never stopped, byte for byte."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from beamtree.config import Config
+from beamtree.errors import ArtefactError
+from beamtree.model.preference import PreferenceModel
+from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.training.learner import Learner
+
+FORMAT_VERSION = 1
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass
+class Progress:
+    """Where a run stands; small, exact, and all there is besides the arrays."""
+
+    step: int = 0
+    smoothed_loss: float | None = None
+    lowest_loss: float | None = None
+    best_step: int = 0
+    best_score: float | None = None
+    validations_since_best: int = 0
+    validations: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What two runs must share for one to go on where the other stopped."""
+
+    settings: dict[str, Any]
+    data_fingerprint: str
+
+    @classmethod
+    def of(cls, config: Config, *, data_fingerprint: str) -> "RunIdentity":
+        """Identity of a run with these settings on this data; how often checkpoints are written does not matter."""
+        settings = config.model_dump(mode="json")
+        del settings["training"]["checkpoint_minutes"]
+        return cls(settings=settings, data_fingerprint=data_fingerprint)
+
+
+def save_checkpoint(
+    directory: Path,
+    learner: Learner,
+    *,
+    best: Mapping[str, npt.NDArray[Any]],
+    progress: Progress,
+    identity: RunIdentity,
+) -> None:
+    """Write a checkpoint; the one before stays valid until this one is complete."""
+    arrays = {f"model/{name}": array for name, array in model_arrays(learner.model).items()}
+    arrays |= {f"optimiser/{name}": array for name, array in learner.optimiser_arrays().items()}
+    arrays |= {f"best/{name}": array for name, array in best.items()}
+    manifest = {
+        "kind": "beamtree checkpoint",
+        "format_version": FORMAT_VERSION,
+        "progress": asdict(progress),
+        "settings": identity.settings,
+        "data_fingerprint": identity.data_fingerprint,
+    }
+    write_bundle(directory, manifest, files={"state.safetensors": write_arrays(arrays)})
+
+
+def has_checkpoint(directory: Path) -> bool:
+    """Whether a complete checkpoint lies in the folder."""
+    return (directory / MANIFEST).is_file()
+
+
+def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdentity) -> tuple[Progress, Arrays]:
+    """Put the learner where the checkpoint was taken; gives the progress and the best weights so far."""
+    manifest = read_manifest(directory)
+    _check_identity(directory, manifest, identity)
+    arrays = map_arrays(bundle_file(directory, manifest, "state.safetensors"))
+    load_model_arrays(learner.model, _below("model/", arrays))
+    learner.restore_optimiser(_below("optimiser/", arrays))
+    return Progress(**manifest["progress"]), _below("best/", arrays)
+
+
+def model_arrays(model: PreferenceModel) -> Arrays:
+    """All weights and statistics by name, sharing memory with the model where it lives on the CPU."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+def load_model_arrays(model: PreferenceModel, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Copy weights into a model of the same sizes."""
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def _below(prefix: str, arrays: Arrays) -> Arrays:
+    return {name.removeprefix(prefix): np.array(array) for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _check_identity(directory: Path, manifest: Mapping[str, Any], identity: RunIdentity) -> None:
+    if manifest.get("kind") != "beamtree checkpoint" or manifest.get("format_version") != FORMAT_VERSION:
+        raise ArtefactError(
+            f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected a "
+            f"beamtree checkpoint, format {FORMAT_VERSION}. Start again without --resume."
+        )
+    if manifest["data_fingerprint"] != identity.data_fingerprint:
+        raise ArtefactError(
+            f"The checkpoint in {directory} was made from another log. "
+            "Give the same log, or start again without --resume."
+        )
+    then, now = _flat(manifest["settings"]), _flat(identity.settings)
+    changed = [f"{key}: {then.get(key)!r} then, {now.get(key)!r} now" for key in now if then.get(key) != now[key]]
+    if changed:
+        raise ArtefactError(
+            f"The checkpoint in {directory} was made with other settings ({'; '.join(changed)}). "
+            "Give the same settings, or start again without --resume."
+        )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}

@@ -1,0 +1,78 @@
+"""Training instances: a target and the items before it, cut from the flat sequences only when a batch is made."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.data.sequences import Sequences, cut_histories
+from beamtree.data.split import Spans
+from beamtree.errors import DataError
+from beamtree.training.randomness import numpy_generator
+
+Int64Array = npt.NDArray[np.int64]
+Int32Array = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Histories (instances, positions) of dense items, oldest first, -1 in front; targets (instances,)."""
+
+    histories: Int32Array
+    targets: Int32Array
+
+
+@dataclass(frozen=True)
+class TrainingInstances:
+    """Every position of every training span, from its first target on, is one instance.
+
+    An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
+    """
+
+    sequences: Sequences
+    spans: Spans
+    first_target: int
+    history_length: int
+    _first_instance: Int64Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        targets = np.maximum(self.spans.end - self.spans.start - self.first_target, 0)
+        object.__setattr__(self, "_first_instance", np.concatenate([[0], np.cumsum(targets)]).astype(np.int64))
+        if len(self) == 0:
+            raise DataError(
+                f"Expected training users with more than {self.first_target} interactions, found none among "
+                f"{len(targets)} users. Use a longer log or hold out fewer users."
+            )
+
+    def __len__(self) -> int:
+        return int(self._first_instance[-1])
+
+    def batch(self, instances: Int64Array) -> Batch:
+        """Cut the histories and targets of the numbered instances."""
+        span = np.searchsorted(self._first_instance, instances, side="right") - 1
+        start = self.spans.start[span]
+        position = start + self.first_target + instances - self._first_instance[span]
+        items = self.sequences.items
+        histories = cut_histories(items, starts=start, ends=position, length=self.history_length)
+        return Batch(histories=histories, targets=items[position])
+
+
+class ShuffledOrder:
+    """Which instances make up the batch of a step: a new shuffle each epoch, a pure function of (seed, step)."""
+
+    def __init__(self, num_instances: int, *, batch_size: int, seed: int) -> None:
+        self.batch_size = min(batch_size, num_instances)
+        self.steps_per_epoch = num_instances // self.batch_size
+        self._num_instances = num_instances
+        self._seed = seed
+        self._epoch = -1
+        self._order: Int64Array = np.empty(0, dtype=np.int64)
+
+    def instances_of(self, step: int) -> Int64Array:
+        """Numbers of the instances of a step; what does not fill a last batch waits for another epoch's shuffle."""
+        epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            self._order = numpy_generator(self._seed, "order", epoch).permutation(self._num_instances)
+            self._epoch = epoch
+        first = step_in_epoch * self.batch_size
+        return self._order[first : first + self.batch_size]

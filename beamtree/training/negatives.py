@@ -1,0 +1,90 @@
+"""Negatives for the softmax of each level, and the correction for how they were drawn (Eq. 20)."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.tree.item_tree import ItemTree
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The nodes that compete on each level for each instance; column 0 is the positive, the target's ancestor.
+
+    node_rows: (levels, instances, columns), rows of the node table, -1 where a column holds no node.
+    log_correction: the same shape, to be subtracted from the scores: ln of the expected number of times a negative
+    is drawn; 0 for the positive and on levels that are taken whole.
+    """
+
+    node_rows: Int64Array
+    log_correction: Float32Array
+
+
+class NegativeSampler(Protocol):
+    """Anything that picks the competitors of a batch of targets."""
+
+    def draw(self, targets: Int32Array, *, generator: np.random.Generator) -> Candidates:
+        """Candidates for each level and target (instances,)."""
+        ...
+
+
+class UniformNegatives:
+    """DTR(U): every other node of a level is as likely; levels that fit are taken whole."""
+
+    def __init__(self, tree: ItemTree, *, counts: Int64Array) -> None:
+        """counts: (height,), negatives for levels 1 to height."""
+        self._tree = tree
+        self._counts = counts
+        self._occupied = [np.flatnonzero(tree.occupied(level)) for level in range(tree.height + 1)]
+
+    def draw(self, targets: Int32Array, *, generator: np.random.Generator) -> Candidates:
+        """Candidates for each level and target (instances,)."""
+        height, columns = self._tree.height, int(self._counts.max()) + 1
+        node_rows = np.full((height, len(targets), columns), ABSENT, dtype=np.int64)
+        log_correction = np.zeros(node_rows.shape, dtype=np.float32)
+        for level in range(1, height + 1):
+            positives = self._tree.item_ancestors(targets, level)
+            nodes, count = self._occupied[level], int(self._counts[level - 1])
+            rows, correction = node_rows[level - 1], log_correction[level - 1]
+            if len(nodes) <= count + 1:
+                rows[:, : len(nodes)] = _positive_first(nodes, positives)
+            else:
+                drawn = nodes[generator.integers(len(nodes), size=(len(targets), count))]
+                is_negative = drawn != positives[:, None]
+                rows[:, 0] = positives
+                rows[:, 1 : count + 1] = np.where(is_negative, drawn, ABSENT)
+                effective = np.maximum(is_negative.sum(axis=1, keepdims=True), 1)
+                correction[:, 1 : count + 1] = np.log(effective / (len(nodes) - 1))
+            rows[rows != ABSENT] += self._tree.level_offsets[level]
+        return Candidates(node_rows=node_rows, log_correction=log_correction)
+
+
+def negatives_per_level(tree: ItemTree, *, negatives: int, depth_slope: float) -> Int64Array:
+    """How many negatives levels 1 to height get: in proportion to 1 + depth_slope * level, `negatives` on average.
+
+    The total is negatives * height; whole numbers by largest remainders, at least one each.
+    """
+    shares = 1.0 + depth_slope * np.arange(1, tree.height + 1)
+    total = negatives * tree.height
+    exact = total * shares / shares.sum()
+    counts = np.floor(exact).astype(np.int64)
+    by_remainder = np.argsort(counts - exact, kind="stable")
+    counts[by_remainder[: total - counts.sum()]] += 1
+    return np.asarray(np.maximum(counts, 1))
+
+
+def _positive_first(nodes: Int64Array, positives: Int64Array) -> Int64Array:
+    """All nodes for each positive, (positives, nodes), the positive swapped into column 0."""
+    everyone = np.broadcast_to(nodes, (len(positives), len(nodes))).copy()
+    where = np.searchsorted(nodes, positives)
+    everyone[np.arange(len(positives)), where] = nodes[0]
+    everyone[:, 0] = positives
+    return everyone

@@ -1,0 +1,137 @@
+"""The training loop, in the open: step, look, validate, save."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from beamtree.config import TrainingSettings
+from beamtree.errors import DivergedError, InterruptedTraining
+from beamtree.model.preference import PreferenceModel
+from beamtree.training.checkpoint import (
+    Progress,
+    RunIdentity,
+    has_checkpoint,
+    load_model_arrays,
+    model_arrays,
+    restore_checkpoint,
+    save_checkpoint,
+)
+from beamtree.training.events import Listener, Resumed, StepDone, StoppedEarly, Validated
+from beamtree.training.instances import ShuffledOrder, TrainingInstances
+from beamtree.training.learner import Learner
+from beamtree.training.schedule import learning_rates
+
+Validate = Callable[[PreferenceModel], Mapping[str, float]]
+
+SELECTION_METRIC = "f@20"
+"""The metric by which the best weights are chosen."""
+
+SMOOTHING = 0.02
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """Where checkpoints go, whose they are, and whether to start from the one that is there."""
+
+    directory: Path
+    identity: RunIdentity
+    resume: bool
+
+
+def optimise(
+    learner: Learner,
+    instances: TrainingInstances,
+    *,
+    settings: TrainingSettings,
+    validate: Validate | None,
+    plan: CheckpointPlan | None,
+    listen: Listener,
+    should_stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Progress:
+    """Train to the end or until validation stops improving, and leave the best weights in the learner's model.
+
+    validate: metrics of a model on the validation users; None trains to the end and keeps the last weights.
+    Raises DivergedError without saving when the loss is not finite or runs away, and InterruptedTraining after saving
+    when `should_stop` says so.
+    """
+    order = ShuffledOrder(len(instances), batch_size=settings.batch_size, seed=settings.seed)
+    total_steps = max(1, round(settings.epochs * order.steps_per_epoch))
+    rate = learning_rates(settings, total_steps=total_steps)
+    validation_steps = {round(total_steps * (i + 1) / settings.validations) for i in range(settings.validations)}
+    progress, best = Progress(), _copy(model_arrays(learner.model))
+    if plan is not None and plan.resume and has_checkpoint(plan.directory):
+        progress, best = restore_checkpoint(plan.directory, learner, identity=plan.identity)
+        listen(Resumed(progress.step))
+
+    def save() -> None:
+        if plan is not None:
+            save_checkpoint(plan.directory, learner, best=best, progress=progress, identity=plan.identity)
+
+    saved_at = clock()
+    while progress.step < total_steps and progress.validations_since_best < settings.patience:
+        step = progress.step
+        loss = learner.step(instances.batch(order.instances_of(step)), step=step, learning_rate=rate(step))
+        progress.step += 1
+        _watch(progress, loss, settings=settings)
+        listen(StepDone(progress.step, total_steps, order.batch_size, progress.smoothed_loss or loss, rate(step)))
+
+        if validate is not None and progress.step in validation_steps:
+            metrics = dict(validate(learner.model))
+            if progress.best_score is None or metrics[SELECTION_METRIC] > progress.best_score:
+                best = _copy(model_arrays(learner.model))
+                progress.best_score, progress.best_step = metrics[SELECTION_METRIC], progress.step
+                progress.validations_since_best = 0
+            else:
+                progress.validations_since_best += 1
+            epoch = progress.step / order.steps_per_epoch
+            progress.validations.append({"step": progress.step, "epoch": epoch, **metrics})
+            listen(Validated(progress.step, epoch, metrics, is_best=progress.best_step == progress.step))
+
+        stopping = should_stop()
+        overdue = clock() - saved_at >= 60.0 * settings.checkpoint_minutes
+        if stopping or overdue or progress.step in validation_steps or progress.step == total_steps:
+            save()
+            saved_at = clock()
+        if stopping and progress.step < total_steps:
+            raise InterruptedTraining(_interrupted(progress.step, total_steps, plan))
+
+    if progress.step < total_steps:
+        listen(StoppedEarly(progress.step, progress.best_step))
+    if validate is not None and progress.best_score is not None:
+        load_model_arrays(learner.model, best)
+    return progress
+
+
+def _watch(progress: Progress, loss: float, *, settings: TrainingSettings) -> None:
+    """Smooth the loss and stop a run that has gone wrong before it overwrites anything."""
+    if not math.isfinite(loss):
+        raise DivergedError(
+            f"The loss became {loss} at step {progress.step}. Nothing was saved since the last checkpoint. "
+            f"Lower training.learning_rate (now {settings.learning_rate:g}) or training.clip_norm "
+            f"(now {settings.clip_norm:g})."
+        )
+    before = loss if progress.smoothed_loss is None else progress.smoothed_loss
+    progress.smoothed_loss = before + SMOOTHING * (loss - before)
+    progress.lowest_loss = min(progress.smoothed_loss, progress.lowest_loss or progress.smoothed_loss)
+    if progress.smoothed_loss > 2.0 * progress.lowest_loss + 1.0:
+        raise DivergedError(
+            f"The loss rose from {progress.lowest_loss:.3f} to {progress.smoothed_loss:.3f} by step {progress.step}: "
+            f"training runs away. Lower training.learning_rate (now {settings.learning_rate:g}) or give it a longer "
+            f"training.warmup_steps (now {settings.warmup_steps})."
+        )
+
+
+def _interrupted(step: int, total_steps: int, plan: CheckpointPlan | None) -> str:
+    if plan is None:
+        return f"Stopped after step {step} of {total_steps}. Nothing was saved: no folder for checkpoints was given."
+    return f"Stopped after step {step} of {total_steps}; the checkpoint is in {plan.directory}. Go on with --resume."
+
+
+def _copy(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    return {name: array.copy() for name, array in arrays.items()}

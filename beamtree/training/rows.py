@@ -1,0 +1,45 @@
+"""Adam on the rows of a table that a step touches, and on no other.
+
+Dense Adam moves every row at every step: momentum carries rows on that the batch never saw, and decay shrinks them.
+Here an untouched row, its moments and its decay stand still, so that a step costs what its batch costs, however large
+the catalogue is.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class RowAdam:
+    """First and second moments (rows, size) of a table (rows, size)."""
+
+    first_moment: Tensor
+    second_moment: Tensor
+    decoupled_decay: bool
+    weight_decay: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+
+    @classmethod
+    def for_table(cls, table: Tensor, *, decoupled_decay: bool, weight_decay: float) -> "RowAdam":
+        """Fresh moments for a table."""
+        return cls(torch.zeros_like(table), torch.zeros_like(table), decoupled_decay, weight_decay)
+
+    @torch.no_grad()
+    def step(self, table: Tensor, *, rows: Tensor, gradients: Tensor, learning_rate: float, step: int) -> None:
+        """Update the distinct `rows` (n,) of the table by their gradients (n, size); `step` counts from 1."""
+        values = table[rows]
+        if self.decoupled_decay:
+            values *= 1.0 - learning_rate * self.weight_decay
+        else:
+            gradients = gradients + self.weight_decay * values
+        beta1, beta2 = self.betas
+        first = self.first_moment[rows].lerp_(gradients, 1.0 - beta1)
+        second = self.second_moment[rows].mul_(beta2).addcmul_(gradients, gradients, value=1.0 - beta2)
+        spread = (second / (1.0 - beta2**step)).sqrt_().add_(self.epsilon)
+        values.addcdiv_(first, spread, value=-learning_rate / (1.0 - beta1**step))
+        self.first_moment[rows] = first
+        self.second_moment[rows] = second
+        table[rows] = values

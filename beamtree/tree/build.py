@@ -75,7 +75,7 @@ def clustering_order(vectors: ArrayLike, *, branching: int, generator: np.random
     if broken.any():
         raise InputError(
             f"Expected finite vectors, got NaN or infinity for {broken.sum():,} items, "
-            f"first for item {broken.argmax()}. Train the model that they come from again, or take another initial order."
+            f"first for item {broken.argmax()}. Train their model again, or take another initial order."
         )
     shape = TreeShape(branching, points.shape[0])
     order = random_order(shape.num_leaves, generator=generator)

@@ -1,0 +1,203 @@
+"""Read a log of interactions, check every row, and keep three columns: user_id, item_id, timestamp."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+
+from beamtree.data.columns import (
+    INTERACTION_COLUMNS,
+    ITEM_ID,
+    MAPPABLE_INTERACTION_COLUMNS,
+    RATING,
+    TIMESTAMP,
+    USER_ID,
+    check_mapping,
+    require_column,
+)
+from beamtree.data.parse import (
+    ID_KINDS,
+    NUMBER_KINDS,
+    TIME_KINDS,
+    bound_in_units,
+    parse_ids,
+    parse_ratings,
+    parse_times,
+    unify_ids,
+)
+from beamtree.data.rejects import ROW_INDEX, ParsedColumn, Reject, check_rows, write_rejects
+from beamtree.data.tables import BadRows, Source, Table, read_tables
+from beamtree.errors import DataError, SettingsError
+
+MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
+Moment = str | float | date
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """What reading a log did to its rows. rows_read = rows kept + rejected + filtered + repeated."""
+
+    files: tuple[str, ...] = ()
+    rows_read: int = 0
+    rows_rejected: int = 0
+    rows_filtered: int = 0
+    rows_repeated: int = 0
+    rejects_file: str | None = None
+
+    def lines(self) -> list[str]:
+        """The report as sentences to print or to log."""
+        files = self.files[0] if len(self.files) == 1 else f"{len(self.files):,} files"
+        said = [f"{self.rows_read:,} rows read from {files}"]
+        if self.rows_rejected:
+            said.append(f"{self.rows_rejected:,} bad rows left out, listed in {self.rejects_file}")
+        if self.rows_filtered:
+            said.append(f"{self.rows_filtered:,} rows left out by the filters")
+        if self.rows_repeated:
+            said.append(f"{self.rows_repeated:,} exact repeats dropped")
+        return said
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InteractionLog:
+    """A checked log in file order: user_id and item_id (Int64 or String), timestamp (Int64 or Float64), no nulls."""
+
+    frame: pl.DataFrame
+    report: ReadReport = ReadReport()
+
+    def __post_init__(self) -> None:
+        if tuple(self.frame.columns) != INTERACTION_COLUMNS:
+            raise DataError(f"A log has the columns {', '.join(INTERACTION_COLUMNS)}, got {self.frame.columns}.")
+        for name, dtype in self.frame.schema.items():
+            allowed = (pl.Int64, pl.Float64) if name == TIMESTAMP else (pl.Int64, pl.String)
+            if dtype not in allowed:
+                raise DataError(f"{name} is {allowed[0]} or {allowed[1]} in a log, got {dtype}: use read_interactions.")
+            if self.frame[name].null_count():
+                raise DataError(f"A log holds no nulls, but {name} does: use read_interactions.")
+        if self.frame.height == 0:
+            raise DataError("A log holds at least one interaction, got none.")
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def __repr__(self) -> str:
+        return f"InteractionLog({len(self):,} interactions)"
+
+
+def read_interactions(
+    source: Source,
+    *,
+    columns: Mapping[str, str] | None = None,
+    min_rating: float | None = None,
+    event_type: Mapping[str, Collection[str | int]] | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    bad_rows: BadRows = "error",
+    rejects_file: str | Path | None = None,
+) -> InteractionLog:
+    """Read who did what when, from any file or table that `tables` knows.
+
+    source: a file, a folder, a glob, or a Polars, pandas or Arrow table.
+    columns: beamtree's name -> the name in the file, for user_id, item_id, timestamp and rating.
+    min_rating: keep rows whose rating is at least this.
+    event_type: keep rows whose column has one of these values, as in {"behaviour": ["buy", "cart"]}.
+    since, until: keep since <= timestamp < until; a number on the log's own scale, or a date (UTC).
+    bad_rows: "error" stops at a row whose id or time is missing or cannot be understood; "skip" leaves such rows out
+    and lists them in rejects_file (by default `<name>.rejects.csv` in the working directory).
+
+    Filters on rating and event come before the checks, so a row that is filtered away is never a bad row.
+    Ids come back in the type they came in: integers, or texts with every character kept. Times that are dates become
+    seconds since 1970; numbers stay as they are. A repeat of the same user, item and time is dropped and counted.
+    """
+    if bad_rows not in ("error", "skip"):
+        raise SettingsError(f"bad_rows is 'error' or 'skip', got {bad_rows!r}.")
+    mapping = check_mapping(columns, allowed=MAPPABLE_INTERACTION_COLUMNS)
+    names = {ours: mapping.get(ours, ours) for ours in MAPPABLE_INTERACTION_COLUMNS}
+    event_values = {name: [str(value) for value in values] for name, values in (event_type or {}).items()}
+    needed = [names[ours] for ours in INTERACTION_COLUMNS]
+    needed += [names[RATING]] if min_rating is not None else []
+
+    parts: list[pl.DataFrame] = []
+    rejects: list[Reject] = []
+    files: list[str] = []
+    rows_read = rows_accepted = 0
+    for table in read_tables(
+        source, wanted={*needed, *event_values}, headerless=MOVIELENS_RATING_COLUMNS, bad_rows=bad_rows
+    ):
+        files.append(table.file)
+        rows_read += table.frame.height
+        if not table.columns:
+            continue
+        for name in (*needed, *event_values):
+            ours = next((key for key, theirs in names.items() if theirs == name), name)
+            require_column(name, wanted_as=ours, present=table.columns, file=table.file)
+        chosen = _choose_rows(table, event_values=event_values, rating=names[RATING], min_rating=min_rating)
+        rating = [ParsedColumn(names[RATING], RATING, parse_ratings, NUMBER_KINDS)] if min_rating is not None else []
+        parsed, bad = check_rows(
+            chosen,
+            columns=[
+                ParsedColumn(names[USER_ID], USER_ID, parse_ids, ID_KINDS),
+                ParsedColumn(names[ITEM_ID], ITEM_ID, parse_ids, ID_KINDS),
+                ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
+                *rating,
+            ],
+            table=table,
+            bad_rows=bad_rows,
+        )
+        parts.append(parsed.select(INTERACTION_COLUMNS))
+        rejects += bad
+        rows_accepted += parsed.height
+    origin = files[0] if len(files) == 1 else f"{source}"
+    if rows_read == 0:
+        raise DataError(f"{origin}: no rows. Expected a log with one interaction per row.")
+
+    listed = write_rejects(rejects, path=rejects_file, source=source) if rejects else None
+    frame = _limit_times(_join_parts(parts), since=since, until=until) if parts else pl.DataFrame()
+    if frame.height == 0:
+        raise DataError(
+            f"{origin}: no rows left of {rows_read:,}; {len(rejects):,} were bad and "
+            f"{rows_read - len(rejects):,} were filtered out. Loosen the filters, or check the columns."
+        )
+    distinct = frame.unique(maintain_order=True, keep="first")
+    report = ReadReport(
+        files=tuple(files),
+        rows_read=rows_read,
+        rows_rejected=len(rejects),
+        rows_filtered=rows_read - len(rejects) - frame.height,
+        rows_repeated=frame.height - distinct.height,
+        rejects_file=listed,
+    )
+    return InteractionLog(distinct, report)
+
+
+def _choose_rows(
+    table: Table, *, event_values: dict[str, list[str]], rating: str, min_rating: float | None
+) -> pl.DataFrame:
+    """The rows that the filters on events and ratings let pass, with their row index; unreadable ratings pass."""
+    frame = table.frame.with_row_index(ROW_INDEX)
+    for name, values in event_values.items():
+        frame = frame.filter(pl.col(name).cast(pl.String).is_in(values))
+    if min_rating is not None:
+        stars = parse_ratings(frame[rating])
+        frame = frame.filter((stars >= min_rating).fill_null(True))
+    return frame
+
+
+def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """All files' rows, ids in one type each."""
+    if len(parts) == 1:
+        return parts[0]
+    for name in (USER_ID, ITEM_ID):
+        unified = unify_ids([part[name] for part in parts])
+        parts = [part.with_columns(column) for part, column in zip(parts, unified, strict=True)]
+    return pl.concat(parts, how="vertical_relaxed", rechunk=True)
+
+
+def _limit_times(frame: pl.DataFrame, *, since: Moment | None, until: Moment | None) -> pl.DataFrame:
+    times = frame[TIMESTAMP]
+    if since is not None:
+        frame = frame.filter(pl.col(TIMESTAMP) >= bound_in_units(since, name="since", times=times))
+    if until is not None:
+        frame = frame.filter(pl.col(TIMESTAMP) < bound_in_units(until, name="until", times=times))
+    return frame

@@ -1,0 +1,98 @@
+"""Read what is known about items: item_id, category, title, and any other column."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from beamtree.data.columns import (
+    CATEGORY,
+    GENRES,
+    ITEM_ID,
+    MAPPABLE_ITEM_COLUMNS,
+    TITLE,
+    check_mapping,
+    require_column,
+)
+from beamtree.data.parse import ID_KINDS, parse_ids, unify_ids
+from beamtree.data.rejects import ROW_INDEX, ParsedColumn, check_rows
+from beamtree.data.tables import Source, read_tables
+from beamtree.errors import DataError
+
+MOVIELENS_MOVIE_COLUMNS: Final = (ITEM_ID, TITLE, GENRES)
+
+
+def read_items(source: Source, *, columns: Mapping[str, str] | None = None) -> pl.DataFrame:
+    """Read an item table from any file or table that `tables` knows: one row per item, item_id first.
+
+    columns: beamtree's name -> the name in the file, for item_id, category and title. Other columns are carried along.
+    Where there is no category but a column genres, the first genre becomes the category; genres are separated by '|',
+    else by ',', else by blanks. Category and title are texts.
+    DataError for a missing column, an id that is missing or no id, an id that occurs twice, or no rows.
+    """
+    mapping = check_mapping(columns, allowed=MAPPABLE_ITEM_COLUMNS)
+    id_name = mapping.get(ITEM_ID, ITEM_ID)
+    parts: list[pl.DataFrame] = []
+    files: list[str] = []
+    for table in read_tables(source, wanted=None, headerless=MOVIELENS_MOVIE_COLUMNS):
+        files.append(table.file)
+        if table.frame.height == 0:
+            continue
+        for ours in (ITEM_ID, *mapping):
+            require_column(mapping.get(ours, ours), wanted_as=ours, present=table.columns, file=table.file)
+        ids, _ = check_rows(
+            table.frame.select(id_name).with_row_index(ROW_INDEX),
+            columns=[ParsedColumn(id_name, ITEM_ID, parse_ids, ID_KINDS)],
+            table=table,
+            bad_rows="error",
+        )
+        others = {theirs: ours for ours, theirs in mapping.items() if ours != ITEM_ID}
+        renamed = table.frame.drop(id_name).rename(others)
+        part = pl.concat([ids, renamed], how="horizontal")
+        _check_repeats(part[ITEM_ID], file=table.file)
+        parts.append(part)
+    origin = files[0] if len(files) == 1 else f"{source}"
+    if not parts:
+        raise DataError(f"{origin}: no rows. Expected an item table with one item per row.")
+    unified = unify_ids([part[ITEM_ID] for part in parts])
+    parts = [part.with_columns(column) for part, column in zip(parts, unified, strict=True)]
+    return check_items(pl.concat(parts, how="diagonal_relaxed"), file=origin)
+
+
+def check_items(table: pl.DataFrame, *, file: str) -> pl.DataFrame:
+    """An item table in beamtree's form: unique item_id (Int64 or String) first, category and title as texts if any.
+
+    DataError where ids repeat, are null, or are no ids.
+    """
+    require_column(ITEM_ID, wanted_as=ITEM_ID, present=table.columns, file=file)
+    ids = parse_ids(table[ITEM_ID])
+    if ids.null_count():
+        row = int(ids.is_null().arg_true()[0])
+        raise DataError(f"{file}, row {row + 1}: expected {ID_KINDS} as item_id, got {table[ITEM_ID][row]!r}. Fix it.")
+    _check_repeats(ids, file=file)
+    table = table.with_columns(ids.alias(ITEM_ID))
+    if CATEGORY not in table.columns and GENRES in table.columns:
+        table = table.with_columns(_first_genre(table[GENRES]).alias(CATEGORY))
+    texts = [pl.col(name).cast(pl.String) for name in (CATEGORY, TITLE) if name in table.columns]
+    return table.with_columns(texts).select(ITEM_ID, pl.exclude(ITEM_ID))
+
+
+def _first_genre(genres: pl.Series) -> pl.Series:
+    if genres.dtype == pl.List:
+        return genres.list.first().cast(pl.String)
+    texts = genres.cast(pl.String).str.strip_chars()
+    separator = next((mark for mark in "|," if texts.str.contains(mark, literal=True).any()), " ")
+    first = texts.str.split(separator).list.first().str.strip_chars()
+    return first.set(first == "", None)
+
+
+def _check_repeats(ids: pl.Series, *, file: str) -> None:
+    repeated = ids.is_duplicated()
+    if not repeated.any():
+        return
+    value = ids.filter(repeated).item(0)
+    rows = [row + 1 for row in (ids == value).arg_true().to_list()]
+    raise DataError(
+        f"{file}: item_id {value!r} occurs {len(rows)} times, first in rows {rows[0]} and {rows[1]}; "
+        f"{ids.filter(repeated).n_unique():,} ids repeat. Keep one row per item."
+    )

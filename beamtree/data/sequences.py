@@ -1,0 +1,104 @@
+"""All histories in one flat array, and windows cut out of it when a batch is made."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.errors import ArtefactError, DataError
+
+PADDING: Final = -1
+_ITEMS_FILE: Final = "sequence_items.npy"
+_OFFSETS_FILE: Final = "sequence_offsets.npy"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sequences:
+    """What every user did, oldest first: user u owns `items[offsets[u]:offsets[u + 1]]`.
+
+    items: int32 (N,), dense item ids; offsets: int64 (users + 1,), from 0 to N, never falling. Else DataError.
+    """
+
+    items: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        items, offsets = self.items, self.offsets
+        if items.dtype != np.int32 or items.ndim != 1:
+            raise DataError(f"Sequence items are a flat int32 array, got {items.dtype} of shape {items.shape}.")
+        if offsets.dtype != np.int64 or offsets.ndim != 1 or len(offsets) == 0:
+            raise DataError(f"Sequence offsets are int64, one more than users, got {offsets.dtype} {offsets.shape}.")
+        if offsets[0] != 0 or offsets[-1] != len(items) or (np.diff(offsets) < 0).any():
+            raise DataError(f"Sequence offsets rise from 0 to {len(items)}, got {offsets[0]} .. {offsets[-1]}.")
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"Sequences({len(self):,} users, {len(self.items):,} interactions)"
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Interactions per user, int64 (users,)."""
+        return np.diff(self.offsets)
+
+    def of(self, user: int) -> npt.NDArray[np.int32]:
+        """The items of one user, oldest first: a view. IndexError outside 0 .. users-1."""
+        if not 0 <= user < len(self):
+            raise IndexError(f"user {user} of {len(self)}")
+        return self.items[self.offsets[user] : self.offsets[user + 1]]
+
+    def save(self, directory: str | Path) -> None:
+        """Write the two arrays as .npy files into a directory, which is made where it is missing."""
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / _ITEMS_FILE, self.items, allow_pickle=False)
+        np.save(folder / _OFFSETS_FILE, self.offsets, allow_pickle=False)
+
+    @classmethod
+    def load(cls, directory: str | Path, *, mmap: bool = True) -> "Sequences":
+        """Read what `save` wrote; with mmap the items stay on disk until they are touched.
+
+        ArtefactError where a file is missing or damaged.
+        """
+        folder = Path(directory)
+        try:
+            items = np.load(folder / _ITEMS_FILE, mmap_mode="r" if mmap else None, allow_pickle=False)
+            offsets = np.load(folder / _OFFSETS_FILE, allow_pickle=False)
+            return cls(items=items, offsets=offsets)
+        except (OSError, ValueError, EOFError, DataError) as problem:
+            raise ArtefactError(f"{folder} should hold saved sequences, but: {problem}") from problem
+
+
+def cut_histories(
+    items: npt.NDArray[np.int32],
+    *,
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    length: int,
+) -> npt.NDArray[np.int32]:
+    """The last `length` items of each span items[start:end], oldest first, padded in front with -1.
+
+    items: (N,); starts, ends: (n,) with 0 <= start <= end <= N; returns (n, length).
+    """
+    positions = np.asarray(ends, dtype=np.int64)[:, None] + np.arange(-length, 0, dtype=np.int64)
+    inside = positions >= np.asarray(starts, dtype=np.int64)[:, None]
+    if not inside.any():
+        return np.full(positions.shape, PADDING, dtype=np.int32)
+    return np.where(inside, items[np.where(inside, positions, 0)], np.int32(PADDING))
+
+
+def flatten_spans(
+    items: npt.NDArray[np.int32],
+    *,
+    starts: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The items of all spans one after another, and offsets (n + 1,) that tell them apart."""
+    lengths = ends - starts
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    positions = np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], lengths)
+    return np.asarray(items[positions], dtype=np.int32), offsets

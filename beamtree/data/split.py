@@ -1,0 +1,283 @@
+"""Who is trained on and who is held out, as spans of the flat sequences.
+
+A split copies no interactions: it only names positions in `Sequences.items`. Every function draws from its own
+seed, and dense users are numbered by raw id, so the order of the rows in the log does not change a split.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.data.dataset import Dataset
+from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
+from beamtree.errors import DataError, SettingsError
+
+Protocol = Literal["clean", "paper"]
+Positions = npt.NDArray[np.int64]
+
+CLEAN_FIRST_TARGET: Final = 1
+PAPER_FIRST_TARGET: Final = 14
+PAPER_SHORTEST_HISTORY: Final = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Stretches of sequences to train on: user int32 (n,), start and end int64 (n,), positions in Sequences.items."""
+
+    user: npt.NDArray[np.int32]
+    start: Positions
+    end: Positions
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+        _check_order("start", self.start, "end", self.end)
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Users to evaluate on: the history span is shown, the label span is to be guessed. All arrays (n,)."""
+
+    user: npt.NDArray[np.int32]
+    history_start: Positions
+    history_end: Positions
+    label_start: Positions
+    label_end: Positions
+
+    def __post_init__(self) -> None:
+        _check_columns(self)
+        _check_order("history_start", self.history_start, "history_end", self.history_end)
+        _check_order("label_start", self.label_start, "label_end", self.label_end)
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def histories(self, sequences: Sequences, length: int) -> npt.NDArray[np.int32]:
+        """The last `length` items of each history, oldest first, padded in front with -1: (n, length)."""
+        return cut_histories(sequences.items, starts=self.history_start, ends=self.history_end, length=length)
+
+    def labels(self, sequences: Sequences, distinct: bool) -> tuple[npt.NDArray[np.int32], Positions]:
+        """The items to be guessed, flat, and offsets (n + 1,).
+
+        With distinct, each item counts once per user, at its first place; without, repeats stay (the paper's protocol).
+        """
+        flat, offsets = flatten_spans(sequences.items, starts=self.label_start, ends=self.label_end)
+        if not distinct or len(flat) == 0:
+            return flat, offsets
+        row = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(offsets))
+        _, first = np.unique(row * (int(flat.max()) + 1) + flat, return_index=True)
+        first.sort()
+        kept = np.bincount(row[first], minlength=len(self))
+        return flat[first], np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
+
+    def seen(self, sequences: Sequences) -> tuple[npt.NDArray[np.int32], Positions]:
+        """All items of each history, however long, flat, and offsets (n + 1,)."""
+        return flatten_spans(sequences.items, starts=self.history_start, ends=self.history_end)
+
+    def take(self, index: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> "HeldOut":
+        """The rows that an index array, a mask or a slice picks."""
+        return HeldOut(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """What to train on and what to hold out.
+
+    first_target: index inside a training span of its first target; 1 means that the second interaction is the first
+    to be predicted. Spans no longer than that hold no target.
+    description: a sentence to print with every number that comes from this split.
+    """
+
+    train: Spans
+    validation: HeldOut
+    test: HeldOut
+    first_target: int
+    description: str
+
+    def __post_init__(self) -> None:
+        if self.first_target < 1:
+            raise SettingsError(f"The first target needs an item before it: 1 or more, got {self.first_target}.")
+
+
+def split_users(
+    sequences: Sequences,
+    *,
+    seed: int,
+    validation_share: float = 0.1,
+    test_share: float = 0.1,
+    protocol: Protocol = "clean",
+) -> Split:
+    """Hold out whole users: their first half is the history (and is trained on), their second half the labels.
+
+    protocol="clean": the first half is n // 2 items and the second interaction is the first target.
+    protocol="paper": the first half is n // 2 + 1 items, held-out users whose first half has fewer than 15 items are
+    skipped, and the 15th interaction is the first target.
+    SettingsError for impossible shares; DataError where there are too few users to hold any out.
+    """
+    if protocol not in ("clean", "paper"):
+        raise SettingsError(f"protocol is 'clean' or 'paper', got {protocol!r}.")
+    _check_shares(validation_share, test_share)
+    num_validation, num_test = _group_sizes(len(sequences), validation_share, test_share)
+    shuffled = np.random.default_rng(seed).permutation(len(sequences)).astype(np.int32)
+    validation_users = np.sort(shuffled[:num_validation])
+    test_users = np.sort(shuffled[num_validation : num_validation + num_test])
+    extra, shortest = (1, PAPER_SHORTEST_HISTORY) if protocol == "paper" else (0, 1)
+
+    middle = sequences.offsets[:-1] + np.minimum(sequences.lengths // 2 + extra, sequences.lengths)
+    span_end = sequences.offsets[1:].copy()
+    held_out = shuffled[: num_validation + num_test]
+    span_end[held_out] = middle[held_out]
+
+    def held_out_halves(users: npt.NDArray[np.int32]) -> HeldOut:
+        start, cut, end = sequences.offsets[users], middle[users], sequences.offsets[users + 1]
+        usable = (cut - start >= shortest) & (end > cut)
+        return HeldOut(user=users, history_start=start, history_end=cut, label_start=cut, label_end=end).take(usable)
+
+    validation, test = held_out_halves(validation_users), held_out_halves(test_users)
+    first_target = PAPER_FIRST_TARGET if protocol == "paper" else CLEAN_FIRST_TARGET
+    skipped = num_validation + num_test - len(validation) - len(test)
+    description = (
+        f"{protocol} protocol, seed {seed}: of {len(sequences):,} users {len(validation):,} are held out for validation"
+        f" and {len(test):,} for test; history = first n // 2{' + 1' if extra else ''} items (trained on too),"
+        f" labels = the rest; first target = interaction {first_target + 1}"
+        + (f"; {skipped:,} held-out users skipped as too short" if skipped else "")
+    )
+    train = Spans(user=_all_users(sequences), start=sequences.offsets[:-1].copy(), end=span_end)
+    return Split(train=train, validation=validation, test=test, first_target=first_target, description=description)
+
+
+def split_leave_last_out(sequences: Sequences, *, seed: int, evaluated_users: int | None = None) -> Split:
+    """Hold out each user's last item for test and the one before it for validation; train on what precedes both.
+
+    Users with fewer than three interactions are trained on whole and not evaluated.
+    evaluated_users: evaluate on a seeded sample of this many users instead of all.
+    """
+    users = _all_users(sequences)
+    long_enough = sequences.lengths >= 3
+    span_end = sequences.offsets[1:] - np.where(long_enough, 2, 0)
+    sampled = _sample(users[long_enough], size=evaluated_users, seed=seed)
+    start, end = sequences.offsets[sampled], sequences.offsets[sampled + 1]
+    validation = HeldOut(sampled, start, end - 2, end - 2, end - 1)
+    test = HeldOut(sampled, start, end - 1, end - 1, end)
+    description = (
+        f"leave-last-out, seed {seed}: last item = test label, the one before = validation label,"
+        f" for {len(sampled):,} of {len(sequences):,} users; first target = interaction {CLEAN_FIRST_TARGET + 1}"
+    )
+    train = Spans(user=users, start=sequences.offsets[:-1].copy(), end=span_end)
+    return Split(train, validation, test, CLEAN_FIRST_TARGET, description)
+
+
+def split_by_time(
+    dataset: Dataset,
+    *,
+    seed: int,
+    validation_share: float = 0.1,
+    test_share: float = 0.1,
+    evaluated_users: int | None = None,
+) -> Split:
+    """Cut the whole log at two moments: train before the first, validate between them, test after the second.
+
+    The moments leave about the given shares of all interactions after them; interactions of one moment stay together.
+    A user is evaluated when there is something on both sides of the cut.
+    evaluated_users: evaluate on seeded samples of this many users instead of all.
+    DataError where the dataset carries no timestamps or a cut leaves a side empty.
+    """
+    _check_shares(validation_share, test_share)
+    sequences, timestamps = dataset.sequences, dataset.timestamps
+    if timestamps is None:
+        raise DataError("A split by time needs timestamps, but this dataset carries none: prepare it from its log.")
+    size = len(timestamps)
+    ordered = np.sort(timestamps)
+    validation_from = ordered[min(int(size * (1 - validation_share - test_share)), size - 1)]
+    test_from = ordered[min(int(size * (1 - test_share)), size - 1)]
+    if not ordered[0] < validation_from < test_from:
+        raise DataError(
+            f"The times {ordered[0]} .. {ordered[-1]} cannot be cut into train, validation and test with shares "
+            f"{validation_share} and {test_share}: too few distinct moments. Use split_users instead."
+        )
+    start, end = sequences.offsets[:-1], sequences.offsets[1:]
+    first_cut = start + _count_per_user(timestamps < validation_from, sequences.offsets)
+    second_cut = start + _count_per_user(timestamps < test_from, sequences.offsets)
+    users = _all_users(sequences)
+
+    def held_out_after(cut: Positions, until: Positions) -> HeldOut:
+        usable = users[(cut > start) & (until > cut)]
+        usable = _sample(usable, size=evaluated_users, seed=seed)
+        return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
+
+    trained = first_cut > start
+    train = Spans(user=users[trained], start=start[trained], end=first_cut[trained])
+    validation, test = held_out_after(first_cut, second_cut), held_out_after(second_cut, end)
+    description = (
+        f"by time, seed {seed}: train before {validation_from}, validation from there to {test_from} for"
+        f" {len(validation):,} users, test from there on for {len(test):,} users of {len(sequences):,};"
+        f" first target = interaction {CLEAN_FIRST_TARGET + 1}"
+    )
+    return Split(train, validation, test, CLEAN_FIRST_TARGET, description)
+
+
+def split_none(sequences: Sequences) -> Split:
+    """Train on everything and hold out nobody: the last fit before a model is shipped."""
+    nobody = np.empty(0, dtype=np.int64)
+    empty = HeldOut(nobody.astype(np.int32), nobody, nobody, nobody, nobody)
+    train = Spans(_all_users(sequences), sequences.offsets[:-1].copy(), sequences.offsets[1:].copy())
+    description = f"nothing held out: all {len(sequences):,} users are trained on whole; first target = interaction 2"
+    return Split(train, empty, empty, CLEAN_FIRST_TARGET, description)
+
+
+def _all_users(sequences: Sequences) -> npt.NDArray[np.int32]:
+    return np.arange(len(sequences), dtype=np.int32)
+
+
+def _count_per_user(flags: npt.NDArray[np.bool_], offsets: Positions) -> Positions:
+    """How many flags of each user are set, int64 (users,)."""
+    running = np.zeros(len(flags) + 1, dtype=np.int64)
+    np.cumsum(flags, out=running[1:])
+    return np.asarray(running[offsets[1:]] - running[offsets[:-1]])
+
+
+def _sample(users: npt.NDArray[np.int32], *, size: int | None, seed: int) -> npt.NDArray[np.int32]:
+    if size is None or size >= len(users):
+        return users
+    if size < 1:
+        raise SettingsError(f"evaluated_users is 1 or more, got {size}.")
+    return np.sort(np.random.default_rng(seed).choice(users, size=size, replace=False))
+
+
+def _group_sizes(num_users: int, validation_share: float, test_share: float) -> tuple[int, int]:
+    """Users per held-out group: the rounded share, and at least one where the share is above zero."""
+    sizes = [max(1, round(num_users * share)) if share > 0 else 0 for share in (validation_share, test_share)]
+    if sum(sizes) >= num_users:
+        raise DataError(
+            f"Holding out {sizes[0]} + {sizes[1]} of {num_users} users leaves nobody to train on: "
+            "give a larger log, or hold out nothing."
+        )
+    return sizes[0], sizes[1]
+
+
+def _check_shares(validation_share: float, test_share: float) -> None:
+    if not (0 <= validation_share < 1 and 0 <= test_share < 1 and validation_share + test_share < 1):
+        raise SettingsError(
+            "validation_share and test_share are at least 0 and together below 1, "
+            f"got {validation_share} and {test_share}."
+        )
+
+
+def _check_columns(table: Spans | HeldOut) -> None:
+    for field in fields(table):
+        column = getattr(table, field.name)
+        wanted = np.int32 if field.name == "user" else np.int64
+        if column.dtype != wanted or column.shape != table.user.shape or column.ndim != 1:
+            raise DataError(
+                f"{type(table).__name__}.{field.name} is {np.dtype(wanted)} of shape {table.user.shape}, "
+                f"got {column.dtype} of shape {column.shape}."
+            )
+
+
+def _check_order(lower_name: str, lower: Positions, upper_name: str, upper: Positions) -> None:
+    if (lower > upper).any():
+        raise DataError(f"{lower_name} must not exceed {upper_name}, but does in row {int(np.argmax(lower > upper))}.")

@@ -117,4 +117,5 @@ def _excluded_keys(
     request = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
     leaf = tree.leaf_of_item[items].astype(np.int64)
     counts = (items != VACANT) & allowed_leaves[leaf]
-    return np.unique(request[counts] * tree.num_leaves + leaf[counts])
+    keys = np.sort(request[counts] * tree.num_leaves + leaf[counts])
+    return keys[np.diff(keys, prepend=-1) > 0]

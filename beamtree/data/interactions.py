@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from beamtree.data.columns import (
@@ -159,7 +160,7 @@ def read_interactions(
             f"{origin}: no rows left of {rows_read:,}; {len(rejects):,} were bad and "
             f"{rows_read - len(rejects):,} were filtered out. Loosen the filters, or check the columns."
         )
-    distinct = frame.unique(maintain_order=True, keep="first")
+    distinct = _drop_repeats(frame)
     report = ReadReport(
         files=tuple(files),
         rows_read=rows_read,
@@ -192,6 +193,18 @@ def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:
         unified = unify_ids([part[name] for part in parts])
         parts = [part.with_columns(column) for part, column in zip(parts, unified, strict=True)]
     return pl.concat(parts, how="vertical_relaxed", rechunk=True)
+
+
+def _drop_repeats(frame: pl.DataFrame) -> pl.DataFrame:
+    """Keep the first of equal rows. Only rows whose hash occurs again are compared: few, in most logs none."""
+    hashes = frame.hash_rows()
+    if hashes.n_unique() == len(hashes):
+        return frame
+    suspects = frame.with_row_index(ROW_INDEX).filter(hashes.is_duplicated())
+    repeats = suspects.filter(~suspects.select(pl.struct(INTERACTION_COLUMNS).is_first_distinct()).to_series())
+    keep = np.ones(frame.height, dtype=np.bool_)
+    keep[repeats[ROW_INDEX].to_numpy()] = False
+    return frame.filter(pl.Series(keep))
 
 
 def _limit_times(frame: pl.DataFrame, *, since: Moment | None, until: Moment | None) -> pl.DataFrame:

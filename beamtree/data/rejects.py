@@ -1,7 +1,7 @@
 """Rows that cannot be used: the first one stops the job, or all of them are listed in a file."""
 
 import csv
-import os
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -11,6 +11,7 @@ import polars as pl
 
 from beamtree.data.tables import BadRows, Table
 from beamtree.errors import DataError
+from beamtree.storage import replace_text
 
 ROW_INDEX: Final = "__row_index"
 
@@ -69,12 +70,16 @@ def write_rejects(rejects: Sequence[Reject], *, path: str | Path | None, source:
         stem = "".join(letter for letter in name if letter.isalnum() or letter in "-_") or "log"
         path = Path(f"{stem}.rejects.csv")
     target = Path(path)
-    beside = target.with_name(f"{target.name}.{os.getpid()}.part")
-    with beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(field.name for field in fields(Reject))
-        writer.writerows(astuple(reject) for reject in rejects)
-    os.replace(beside, target)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(field.name for field in fields(Reject))
+    writer.writerows(astuple(reject) for reject in rejects)
+    try:
+        replace_text(target, text.getvalue())
+    except OSError as problem:
+        raise DataError(
+            f"Cannot write the list of {len(rejects):,} bad rows to {target} ({problem}): give rejects_file."
+        ) from problem
     return str(target)
 
 

@@ -86,7 +86,7 @@ def clustering_order(vectors: ArrayLike, *, branching: int, generator: np.random
             for first, end in zip(child_first.reshape(children), child_end.reshape(children), strict=True):
                 leaves = slice(first[0], end[-1])
                 distances = _distances_to_clusters(points[order[leaves]], num_clusters=branching, generator=generator)
-                order[leaves] = order[leaves][_balanced_order(distances, capacities=end - first)]
+                order[leaves] = order[leaves][fill_clusters(distances, capacities=end - first)]
     return order
 
 
@@ -104,7 +104,7 @@ def _distances_to_clusters(
         return np.asarray(model.fit_transform(points))
 
 
-def _balanced_order(distances: NDArray[np.floating[Any]], *, capacities: Int64Array) -> Int64Array:
+def fill_clusters(distances: NDArray[np.floating[Any]], *, capacities: Int64Array) -> Int64Array:
     """Points, cluster after cluster, each cluster filled to its capacity: (points,).
 
     A cluster takes the points that would lose most by going to the best of the clusters still to come.

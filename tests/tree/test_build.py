@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.build import category_order, clustering_order, plant, random_order
+from beamtree.tree.build import category_order, clustering_order, fill_clusters, plant, random_order
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -106,6 +106,24 @@ def test_clusters_become_subtrees() -> None:
     quarters = tree.item_ancestors(np.arange(8), 2).reshape(4, 2)
     assert (quarters[:, 0] == quarters[:, 1]).all()
     assert len(set(quarters[:, 0].tolist())) == 4
+
+
+@pytest.mark.parametrize("branching", [3, 4, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_child_takes_the_cloud_nearest_to_its_centre(branching: int, seed: int) -> None:
+    # As many clouds as children, all equally far apart: taking far points instead of near ones would mix the clouds.
+    cloud = np.repeat(np.arange(branching), branching)
+    points = 50 * np.eye(branching)[cloud] + generator(100 + seed).normal(size=(cloud.size, branching))
+    tree = plant(clustering_order(points, branching=branching, generator=generator(seed)), branching=branching)
+    nodes = tree.item_ancestors(np.arange(cloud.size), 1).reshape(branching, branching)
+    assert (nodes == nodes[:, :1]).all()
+    assert sorted(nodes[:, 0].tolist()) == list(range(branching))
+
+
+def test_a_cluster_takes_who_would_lose_most_elsewhere() -> None:
+    # Points 0 and 1 both want cluster 0. Point 0 would lose 1 in its next best cluster, point 1 would lose 4: 1 stays.
+    distances = np.array([[1.0, 2.0, 9.0], [1.0, 5.0, 6.0], [9.0, 1.0, 1.0]])
+    assert fill_clusters(distances, capacities=np.array([1, 1, 1])).tolist() == [1, 0, 2]
 
 
 def test_a_full_cluster_passes_on_the_points_that_lose_least() -> None:

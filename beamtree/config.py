@@ -124,9 +124,8 @@ class TrainingSettings(_Section):
 class RetrievalSettings(_Section):
     """How the tree is searched."""
 
-    beam_width: int = Field(
-        150, ge=1, le=1_000_000, description="nodes kept per level; at least the k that is asked for"
-    )
+    beam_width: int = Field(150, ge=1, le=1_000_000, description="nodes kept per level; at least the k asked for")
+    exclude_seen: bool = Field(True, description="leave out items of the history, unless a call says otherwise")
 
 
 class Config(_Section):

@@ -1,6 +1,6 @@
 """One step of learning: negatives, scores, loss, gradients, update. Nothing in it touches a whole table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,27 +60,8 @@ class TorchLearner:
 
     def step(self, batch: Batch, *, step: int, learning_rate: float) -> float:
         """Learn from a batch; the loss before the update."""
-        seed, device = self._settings.seed, self.model.node_table.device
-        candidates = self._negatives.draw(batch.targets, generator=numpy_generator(seed, "negatives", step))
-        node_rows = torch.from_numpy(candidates.node_rows).to(device).flatten(0, 1)
-        history_rows = torch.from_numpy(self._history_rows(batch.histories)).to(device)
-        log_correction = torch.from_numpy(candidates.log_correction).to(device).flatten(0, 1)
-
-        touched = TouchedRows(self.model, node_rows=node_rows, history_rows=history_rows)
-        self.model.train()
-        prepared = prepare_history(self.model, touched.history_vectors, present=history_rows >= 0)
-        scores = score_nodes(
-            self.model,
-            prepared,
-            touched.node_vectors,
-            candidates=node_rows >= 0,
-            dropout_generator=torch_generator(seed, "dropout", step, device=device),
-        )
-        loss = sampled_softmax_loss(scores, log_correction)
         self._network.zero_grad()
-        loss.backward()
-        self.model.eval()
-
+        loss, touched = self._accumulate_gradients(batch, step=step)
         torch.nn.utils.clip_grad_norm_(self.model.network_parameters(), self._settings.clip_norm)
         for group in self._network.param_groups:
             group["lr"] = learning_rate
@@ -88,7 +69,43 @@ class TorchLearner:
         for name, rows, gradients in touched.gradients():
             table = self.model.get_parameter(name)
             self._tables[name].step(table, rows=rows, gradients=gradients, learning_rate=learning_rate, step=step + 1)
-        return float(loss.detach())
+        return loss
+
+    def _accumulate_gradients(self, batch: Batch, *, step: int) -> tuple[float, "TouchedRows"]:
+        """The loss of a batch, the mean over its instances and levels, with its gradients left in the leaves."""
+        seed, device = self._settings.seed, self.model.node_table.device
+        candidates = self._negatives.draw(batch.targets, generator=numpy_generator(seed, "negatives", step))
+        node_rows = torch.from_numpy(candidates.node_rows).to(device)
+        log_correction = torch.from_numpy(candidates.log_correction).to(device)
+        history_rows = torch.from_numpy(self._history_rows(batch.histories)).to(device)
+        dropout_generator = torch_generator(seed, "dropout", step, device=device)
+        touched = TouchedRows(self.model)
+        num_levels = len(node_rows)
+        loss = 0.0
+        self.model.train()
+        for levels in self._levels_at_a_time(num_levels):
+            nodes, histories = node_rows[levels].flatten(0, 1), history_rows[levels].flatten(0, 1)
+            prepared = prepare_history(self.model, touched.histories(histories), present=histories >= 0)
+            scores = score_nodes(
+                self.model,
+                prepared,
+                touched.nodes(nodes),
+                candidates=nodes >= 0,
+                dropout_generator=dropout_generator,
+            )
+            share = (levels.stop - levels.start) / num_levels
+            partial = share * sampled_softmax_loss(scores, log_correction[levels].flatten(0, 1))
+            partial.backward()
+            loss += float(partial.detach())
+        self.model.eval()
+        return loss, touched
+
+    def _levels_at_a_time(self, num_levels: int) -> list[slice]:
+        """Level by level on a CPU, whose cache a level's intermediates fit; all together where batch statistics or an
+        accelerator want them so."""
+        if self.model.node_table.device.type != "cpu" or isinstance(self.model.norm[0], torch.nn.BatchNorm1d):
+            return [slice(0, num_levels)]
+        return [slice(level, level + 1) for level in range(num_levels)]
 
     def optimiser_arrays(self) -> Arrays:
         """The optimiser's state, for a checkpoint."""
@@ -113,38 +130,40 @@ class TorchLearner:
         self._network.load_state_dict({**self._network.state_dict(), "state": state})
 
     def _history_rows(self, histories: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """Rows of the history table for each level and instance: (levels * instances, positions)."""
+        """Rows of the history table for each level and instance: (levels, instances, positions)."""
         levels = range(1, self._tree.height + 1)
-        per_level = [history_table_rows(self.model, self._tree, items=histories, level=level) for level in levels]
-        return np.concatenate(per_level)
+        return np.stack([history_table_rows(self.model, self._tree, items=histories, level=level) for level in levels])
 
 
 class TouchedRows:
-    """The distinct table rows of a batch as leaves of autograd: gradients of the batch's size, not the table's."""
+    """The table rows of a batch as leaves of autograd: gradients of the batch's size, not the table's."""
 
-    def __init__(self, model: PreferenceModel, *, node_rows: Tensor, history_rows: Tensor) -> None:
-        """node_rows, history_rows: any shape, -1 for none (read as row 0 and masked by the caller)."""
-        self._leaves: dict[str, tuple[Tensor, Tensor]] = {}
-        nodes, histories = node_rows.clamp(min=0), history_rows.clamp(min=0)
-        if model.item_table is None:
-            both = torch.cat([nodes.flatten(), histories.flatten()])
-            vectors = self._gather("node_table", model.node_table, both)
-            self.node_vectors = vectors[: nodes.numel()].unflatten(0, nodes.shape)
-            self.history_vectors = vectors[nodes.numel() :].unflatten(0, histories.shape)
-        else:
-            self.node_vectors = self._gather("node_table", model.node_table, nodes.flatten()).unflatten(0, nodes.shape)
-            vectors = self._gather("item_table", model.item_table, histories.flatten())
-            self.history_vectors = vectors.unflatten(0, histories.shape)
+    def __init__(self, model: PreferenceModel) -> None:
+        self._model = model
+        self._parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
-    def gradients(self) -> list[tuple[str, Tensor, Tensor]]:
-        """(table name, distinct rows, their gradients), after the backward pass."""
-        return [(name, rows, leaf.grad) for name, (rows, leaf) in self._leaves.items() if leaf.grad is not None]
+    def nodes(self, rows: Tensor) -> Tensor:
+        """Vectors (..., size) of node rows (...); -1, for none, reads row 0 and must be masked by the caller."""
+        return self._gather("node_table", rows)
 
-    def _gather(self, name: str, table: Tensor, rows: Tensor) -> Tensor:
-        distinct, place = torch.unique(rows, return_inverse=True)
-        leaf = table.detach()[distinct].requires_grad_()
-        self._leaves[name] = (distinct, leaf)
-        return torch.nn.functional.embedding(place, leaf)
+    def histories(self, rows: Tensor) -> Tensor:
+        """Vectors (..., size) of history rows (...), likewise."""
+        return self._gather("node_table" if self._model.item_table is None else "item_table", rows)
+
+    def gradients(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """(table name, distinct rows in rising order, their summed gradients), after the backward passes."""
+        for name, parts in self._parts.items():
+            rows = torch.cat([part_rows for part_rows, _ in parts])
+            gradients = torch.cat([leaf.grad.flatten(0, -2) for _, leaf in parts if leaf.grad is not None])
+            is_row = rows >= 0
+            distinct, place = torch.unique(rows[is_row], return_inverse=True)
+            summed = torch.zeros(len(distinct), gradients.shape[-1], dtype=gradients.dtype, device=gradients.device)
+            yield name, distinct, summed.index_add_(0, place, gradients[is_row])
+
+    def _gather(self, name: str, rows: Tensor) -> Tensor:
+        leaf = self._model.get_parameter(name).detach()[rows.clamp(min=0)].requires_grad_()
+        self._parts.setdefault(name, []).append((rows.flatten(), leaf))
+        return leaf
 
 
 def network_optimiser(model: PreferenceModel, settings: TrainingSettings) -> torch.optim.Optimizer:

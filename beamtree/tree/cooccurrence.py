@@ -1,0 +1,31 @@
+"""Vectors for items from who interacted with what: a start for clustering before any model exists."""
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.data.sequences import Sequences, flatten_spans
+from beamtree.data.split import Spans
+
+
+def cooccurrence_vectors(
+    sequences: Sequences, spans: Spans, *, num_items: int, size: int, generator: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    """Unit vectors (items, size) from a truncated SVD of the user-item matrix of the training spans.
+
+    Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items
+    that never occur get the zero vector. Needs scikit-learn.
+    """
+    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+    from sklearn.utils.extmath import randomized_svd
+
+    items, offsets = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)
+    counts = np.diff(offsets)
+    users = np.repeat(np.arange(len(counts)), counts)
+    values = np.repeat(np.maximum(counts, 1) ** -0.5, counts).astype(np.float32)
+    matrix = csr_matrix((values, (users, items)), shape=(len(counts), num_items))
+    matrix.data = np.minimum(matrix.data, 1.0)
+    components = min(size, *matrix.shape)
+    _, strengths, directions = randomized_svd(matrix, components, random_state=int(generator.integers(2**31)))
+    vectors = (directions.T * np.sqrt(strengths)).astype(np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,12 +11,12 @@ import polars as pl
 from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
-from beamtree.data.sequences import flatten_spans
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import SettingsError
 from beamtree.evaluation.protocol import by_beam, evaluate
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.retrieval.engine import Engine
+from beamtree.rivals.popularity import Popularity
 from beamtree.training.checkpoint import RunIdentity, model_arrays
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
@@ -77,7 +76,7 @@ def fit_model(
         config=config,
         weights=model_arrays(model),
         tree=tree,
-        popularity=popularity_counts(dataset, split.train),
+        popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
         training={
@@ -106,12 +105,6 @@ def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
             )
             order = clustering_order(vectors, branching=branching, generator=generator)
     return plant(order, branching=branching)
-
-
-def popularity_counts(dataset: Dataset, train: Spans) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Training interactions of each item: (items,)."""
-    items, _ = flatten_spans(dataset.sequences.items, starts=train.start, ends=train.end)
-    return np.bincount(items, minlength=len(dataset.items)).astype(np.int64)
 
 
 def with_metrics(artefact: Artefact, metrics: Mapping[str, Mapping[str, float]]) -> Artefact:

@@ -63,7 +63,7 @@ def clustering_order(vectors: ArrayLike, *, branching: int, generator: np.random
     Raises InputError for vectors that are not a table of finite numbers.
     """
     from sklearn import config_context
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     points = np.asarray(vectors)
     if points.ndim != 2 or not points.shape[0] or not np.issubdtype(points.dtype, np.number):

@@ -15,7 +15,7 @@ def cooccurrence_vectors(
     Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items
     that never occur get the zero vector. Needs scikit-learn.
     """
-    from scipy.sparse import csr_matrix  # type: ignore[import-untyped]
+    from scipy.sparse import csr_matrix
     from sklearn.utils.extmath import randomized_svd
 
     items, offsets = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)

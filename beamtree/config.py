@@ -26,6 +26,16 @@ class _Section(BaseModel):
         return []
 
 
+class LogSettings(_Section):
+    """How a log is read; kept with the model, so that the same log is read the same way again."""
+
+    columns: dict[str, str] = Field({}, description="our name -> the file's, for user_id, item_id, timestamp, rating")
+    min_rating: float | None = Field(None, description="keep rows rated at least so")
+    event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
+    since: str | float | None = Field(None, description="keep rows from this moment on")
+    until: str | float | None = Field(None, description="keep rows before this moment")
+
+
 class DataSettings(_Section):
     """What of the log is used, and for what."""
 
@@ -131,6 +141,7 @@ class RetrievalSettings(_Section):
 class Config(_Section):
     """Everything that decides a fit, in sections."""
 
+    log: LogSettings = LogSettings()
     data: DataSettings = DataSettings()
     tree: TreeSettings = TreeSettings()
     model: ModelSettings = ModelSettings()
@@ -183,6 +194,7 @@ class Config(_Section):
 
 
 SECTION_TYPES: dict[str, type[_Section]] = {
+    "log": LogSettings,
     "data": DataSettings,
     "tree": TreeSettings,
     "model": ModelSettings,

@@ -1,7 +1,7 @@
 """Directories that change as a whole: data files named by their content, and one manifest that names them.
 
 A bundle is written file by file under names that carry the hash of their content, each flushed to disk; then
-`manifest.json` is replaced in one step. Whoever reads, at any instant, finds either the old bundle or the new one, whole.
+`manifest.json` is replaced in one step. Whoever reads, at any instant, finds the old bundle or the new one, whole.
 """
 
 import hashlib

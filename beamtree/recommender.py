@@ -1,0 +1,250 @@
+"""`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import polars as pl
+
+from beamtree.artefact import load_artefact, save_artefact
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.interactions import InteractionLog, read_interactions
+from beamtree.data.items import read_items
+from beamtree.data.split import HeldOut, Split
+from beamtree.data.tables import Source
+from beamtree.data.vocabulary import Id
+from beamtree.errors import DataError, InputError
+from beamtree.evaluation.metrics import Metrics
+from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, evaluate, split_dataset
+from beamtree.retrieval.retriever import Fallback, ItemFilter, Retriever
+from beamtree.rivals.popularity import Popularity
+
+if TYPE_CHECKING:
+    from beamtree.training.events import Event, Listener
+
+log = logging.getLogger(__name__)
+
+
+class DeepTreeRetriever:
+    """A deep preference model and its tree, learned from an interaction log.
+
+    >>> model = DeepTreeRetriever(Config.preset("small")).fit("ratings.parquet", items="items.csv")
+    >>> model.recommend(users=["u7"], k=20)
+    """
+
+    def __init__(self, config: Config | None = None) -> None:
+        self.config = config or Config.preset("default")
+        self._retriever: Retriever | None = None
+        self._interactions: InteractionLog | None = None
+        self._dataset: Dataset | None = None
+
+    def fit(
+        self,
+        interactions: InteractionLog | Source,
+        items: Source | None = None,
+        *,
+        work_dir: str | Path | None = None,
+        resume: bool = False,
+        listen: "Listener | None" = None,
+    ) -> Self:
+        """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
+
+        items: a table with item_id and, where known, category and title.
+        work_dir: a folder for checkpoints. With it, Ctrl-C stops after the step at hand, and `resume` goes on to the
+        very bytes that an uninterrupted run gives. listen: called with each event of the training.
+        """
+        from beamtree.fitting import WorkDirectory, fit_model
+        from beamtree.training.interrupt import stop_requests
+
+        self._interactions = self._read(interactions)
+        item_table = None if items is None else read_items(items)
+        self._dataset = self.prepare(self._interactions, item_table)
+        split = split_dataset(self._dataset, config=self.config)
+        work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
+        with stop_requests() as should_stop:
+            artefact = fit_model(
+                self._dataset,
+                split,
+                config=self.config,
+                work=work,
+                listen=listen or _log_event,
+                should_stop=should_stop,
+            )
+        retriever = Retriever(artefact)
+        if len(split.test):
+            recommend = by_beam(retriever.engine, beam_width=self.config.retrieval.beam_width)
+            metrics = evaluate(recommend, self._dataset, split.test, config=self.config)
+            retriever = Retriever(replace(artefact, metrics={"test": dict(metrics)}))
+        self._retriever = retriever
+        return self
+
+    def recommend(
+        self,
+        users: Sequence[Id] | None = None,
+        *,
+        interactions: InteractionLog | Source | None = None,
+        k: int = 20,
+        beam_width: int | None = None,
+        exclude_seen: bool | None = None,
+        allow: ItemFilter | None = None,
+        exclude: Iterable[Id] | None = None,
+        without_known_items: Fallback = "popularity",
+    ) -> pl.DataFrame:
+        """The best k items for users of a log, all of them by default: columns user_id, item_id, score, rank.
+
+        interactions: the log that holds the users' histories; by default the one that was fitted on. A loaded model
+        carries no histories, so it must be given there.
+        """
+        known = self._interactions if interactions is None else self._read(interactions)
+        if known is None:
+            raise InputError(
+                "A loaded model carries no histories. Pass the log with interactions=..., or the histories themselves "
+                "to recommend_histories."
+            )
+        batches = self.retriever.recommend_users(
+            known,
+            users,
+            k=k,
+            beam_width=beam_width,
+            exclude_seen=exclude_seen,
+            allow=allow,
+            exclude=exclude,
+            without_known_items=without_known_items,
+        )
+        return pl.concat(batches)
+
+    def recommend_histories(
+        self,
+        histories: Sequence[Sequence[Id]],
+        *,
+        k: int = 20,
+        beam_width: int | None = None,
+        exclude_seen: bool | None = None,
+        allow: ItemFilter | None = None,
+        exclude: Iterable[Id] | None = None,
+        without_known_items: Fallback = "popularity",
+    ) -> pl.DataFrame:
+        """The best k items for bare histories, oldest item first: columns request, item_id, score, rank."""
+        return self.retriever.recommend_histories(
+            histories,
+            k=k,
+            beam_width=beam_width,
+            exclude_seen=exclude_seen,
+            allow=allow,
+            exclude=exclude,
+            without_known_items=without_known_items,
+        )
+
+    def evaluate(
+        self,
+        interactions: InteractionLog | Source | None = None,
+        *,
+        users: Literal["test", "validation"] = "test",
+        beam_width: int | None = None,
+        exact: bool = True,
+    ) -> dict[str, Metrics]:
+        """Metrics on the held-out users: by beam search, by an exact scan with the same model, and for popularity.
+
+        interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
+        because its held-out users would not be the ones that training never saw.
+        """
+        dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
+        if dataset is None:
+            raise InputError("A loaded model carries no log. Pass the one that it was fitted on.")
+        if dataset.fingerprint != self.retriever.artefact.data_fingerprint:
+            raise DataError(
+                "This is not the log that the model was fitted on, so its held-out users cannot be found again. "
+                "Give the same log with the same filters, or fit on this one."
+            )
+        split = split_dataset(dataset, config=self.config)
+        held_out = split.test if users == "test" else split.validation
+        if len(held_out) == 0:
+            raise DataError(
+                f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
+            )
+        return {
+            name: evaluate(recommend, dataset, held_out, config=self.config)
+            for name, recommend in self._contenders(dataset, split, beam_width=beam_width, exact=exact).items()
+        }
+
+    def held_out(self) -> HeldOut:
+        """The test users of the log that was fitted on."""
+        return split_dataset(self.dataset, config=self.config).test
+
+    def save(self, directory: str | Path) -> None:
+        """Write the model to a folder; one that was there before is replaced as a whole."""
+        save_artefact(Path(directory), self.retriever.artefact)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
+        artefact = load_artefact(Path(directory))
+        model = cls(artefact.config)
+        model._retriever = Retriever(artefact)
+        return model
+
+    def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
+        """The log as training sees it, after filters and with dense ids."""
+        data = self.config.data
+        if items is None and self._retriever is not None and data.catalogue == "items":
+            items = self._retriever.artefact.item_table
+        return prepare_dataset(
+            interactions, items=items, min_interactions=data.min_interactions, catalogue=data.catalogue
+        )
+
+    @property
+    def retriever(self) -> Retriever:
+        """The part that answers; InputError before `fit` or `load`."""
+        if self._retriever is None:
+            raise InputError(
+                "This model has not learned anything yet: call fit(log) or DeepTreeRetriever.load(folder)."
+            )
+        return self._retriever
+
+    @property
+    def dataset(self) -> Dataset:
+        """The prepared log; InputError unless this object was fitted."""
+        if self._dataset is None:
+            raise InputError("A loaded model carries no log: only a freshly fitted one does.")
+        return self._dataset
+
+    def _read(self, interactions: InteractionLog | Source) -> InteractionLog:
+        if isinstance(interactions, InteractionLog):
+            return interactions
+        settings = self.config.log
+        return read_interactions(
+            interactions,
+            columns=settings.columns,
+            min_rating=settings.min_rating,
+            event_type=settings.event_type,
+            since=settings.since,
+            until=settings.until,
+        )
+
+    def _contenders(
+        self, dataset: Dataset, split: Split, *, beam_width: int | None, exact: bool
+    ) -> dict[str, Recommend]:
+        width = beam_width or self.config.retrieval.beam_width
+        popularity = Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items))
+        contenders: dict[str, Recommend] = {f"beam search ({width})": by_beam(self.retriever.engine, beam_width=width)}
+        if exact:
+            contenders["exact scan"] = by_scan(self.retriever.engine)
+        contenders["popularity"] = lambda questions, k: popularity.recommend(
+            k, num_users=len(questions.users), seen=questions.excluded_items
+        )[0]
+        return contenders
+
+
+def load(directory: str | Path) -> DeepTreeRetriever:
+    """Read a model that was saved with `DeepTreeRetriever.save` or `beamtree fit`."""
+    return DeepTreeRetriever.load(directory)
+
+
+def _log_event(event: "Event") -> None:
+    from beamtree.training.events import StepDone
+
+    if not isinstance(event, StepDone):
+        log.info("%s", event)

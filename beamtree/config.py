@@ -156,8 +156,15 @@ class Config(_Section):
         return cls.resolve(_merge(PRESETS[name], sections))
 
     @classmethod
-    def load(cls, *, preset: PresetName = "default", file: Path | None = None, assignments: Iterable[str] = ()) -> Self:
-        """Preset, then a TOML file, then `section.key=value` assignments; the later one wins."""
+    def load(
+        cls,
+        *,
+        preset: PresetName = "default",
+        file: Path | None = None,
+        assignments: Iterable[str] = (),
+        overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Self:
+        """Preset, then a TOML file, then `section.key=value` assignments, then overrides; the later one wins."""
         if preset not in PRESETS:
             raise SettingsError(f"There is no preset {preset!r}. Choose one of: {', '.join(PRESETS)}.")
         raw = PRESETS[preset]
@@ -165,7 +172,7 @@ class Config(_Section):
             raw = _merge(raw, _read_toml(file))
         for assignment in assignments:
             raw = _merge(raw, _parse_assignment(assignment))
-        return cls.resolve(raw)
+        return cls.resolve(_merge(raw, overrides or {}))
 
     @classmethod
     def resolve(cls, raw: Mapping[str, Any]) -> Self:

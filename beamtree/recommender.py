@@ -1,10 +1,10 @@
 """`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 import polars as pl
 
@@ -19,7 +19,7 @@ from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, evaluate, split_dataset
-from beamtree.retrieval.retriever import Fallback, ItemFilter, Retriever
+from beamtree.retrieval.retriever import Retriever, Wishes
 from beamtree.rivals.popularity import Popularity
 
 if TYPE_CHECKING:
@@ -86,17 +86,12 @@ class DeepTreeRetriever:
         users: Sequence[Id] | None = None,
         *,
         interactions: InteractionLog | Source | None = None,
-        k: int = 20,
-        beam_width: int | None = None,
-        exclude_seen: bool | None = None,
-        allow: ItemFilter | None = None,
-        exclude: Iterable[Id] | None = None,
-        without_known_items: Fallback = "popularity",
+        **wishes: Unpack[Wishes],
     ) -> pl.DataFrame:
         """The best k items for users of a log, all of them by default: columns user_id, item_id, score, rank.
 
         interactions: the log that holds the users' histories; by default the one that was fitted on. A loaded model
-        carries no histories, so it must be given there.
+        carries no histories, so it must be given there. The other arguments are those of `Wishes`.
         """
         known = self._interactions if interactions is None else self._read(interactions)
         if known is None:
@@ -104,39 +99,11 @@ class DeepTreeRetriever:
                 "A loaded model carries no histories. Pass the log with interactions=..., or the histories themselves "
                 "to recommend_histories."
             )
-        batches = self.retriever.recommend_users(
-            known,
-            users,
-            k=k,
-            beam_width=beam_width,
-            exclude_seen=exclude_seen,
-            allow=allow,
-            exclude=exclude,
-            without_known_items=without_known_items,
-        )
-        return pl.concat(batches)
+        return pl.concat(self.retriever.recommend_users(known, users, **wishes))
 
-    def recommend_histories(
-        self,
-        histories: Sequence[Sequence[Id]],
-        *,
-        k: int = 20,
-        beam_width: int | None = None,
-        exclude_seen: bool | None = None,
-        allow: ItemFilter | None = None,
-        exclude: Iterable[Id] | None = None,
-        without_known_items: Fallback = "popularity",
-    ) -> pl.DataFrame:
+    def recommend_histories(self, histories: Sequence[Sequence[Id]], **wishes: Unpack[Wishes]) -> pl.DataFrame:
         """The best k items for bare histories, oldest item first: columns request, item_id, score, rank."""
-        return self.retriever.recommend_histories(
-            histories,
-            k=k,
-            beam_width=beam_width,
-            exclude_seen=exclude_seen,
-            allow=allow,
-            exclude=exclude,
-            without_known_items=without_known_items,
-        )
+        return self.retriever.recommend_histories(histories, **wishes)
 
     def evaluate(
         self,

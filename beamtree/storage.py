@@ -8,12 +8,14 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from beamtree.errors import ArtefactError
@@ -21,7 +23,7 @@ from beamtree.errors import ArtefactError
 MANIFEST = "manifest.json"
 
 AnyArray = npt.NDArray[Any]
-Writer = Callable[[Path], None]
+Writer = Callable[[Path], object]
 
 
 def write_bundle(directory: Path, manifest: Mapping[str, Any], *, files: Mapping[str, Writer]) -> None:
@@ -82,11 +84,11 @@ def bundle_file(directory: Path, manifest: Mapping[str, Any], name: str, *, veri
     return path
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file so that at any instant either the old or the new content is there."""
+def replace_file(path: Path, writer: Writer) -> None:
+    """Write a file so that at any instant either the old or the new content is there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        beside.write_text(text, encoding="utf-8")
+        writer(beside)
         _flush_to_disk(beside)
         os.replace(beside, path)
     finally:
@@ -94,10 +96,22 @@ def replace_text(path: Path, text: str) -> None:
     _flush_to_disk(path.parent)
 
 
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file in the way of `replace_file`."""
+    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
 def write_arrays(arrays: Mapping[str, AnyArray]) -> Writer:
     """A writer of one safetensors file for `write_bundle`."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return lambda path: save_file(contiguous, path)
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+
+    def write(path: Path) -> None:
+        try:
+            save_file(contiguous, path)
+        except SafetensorError as error:  # how safetensors reports a full disk or a folder that refuses
+            raise OSError(str(error)) from error
+
+    return write
 
 
 def map_arrays(path: Path) -> dict[str, AnyArray]:
@@ -105,7 +119,11 @@ def map_arrays(path: Path) -> dict[str, AnyArray]:
     try:
         with path.open("rb") as stream:
             header_bytes = int.from_bytes(stream.read(8), "little")
+            if header_bytes > path.stat().st_size:
+                raise ValueError(f"a header of {header_bytes} bytes does not fit into the file")
             header = json.loads(stream.read(header_bytes))
+        if not isinstance(header, dict):
+            raise ValueError("the header is not a table of arrays")
         header.pop("__metadata__", None)
         data_start = 8 + header_bytes
         return {name: _map_array(path, spec, data_start=data_start) for name, spec in header.items()}
@@ -140,17 +158,20 @@ def _map_array(path: Path, spec: Mapping[str, Any], *, data_start: int) -> AnyAr
 
 
 def _write_by_content(directory: Path, name: str, writer: Writer) -> dict[str, Any]:
-    beside = directory / f".{name}.{os.getpid()}.tmp"
+    # A folder of its own, because a writer may make temporary files beside the one it was asked for.
+    workshop = directory / f".writing.{os.getpid()}.tmp"
     try:
-        writer(beside)
-        digest = file_sha256(beside)
+        workshop.mkdir(exist_ok=True)
+        fresh = workshop / name
+        writer(fresh)
+        digest = file_sha256(fresh)
         stem, _, suffix = name.partition(".")
         stored_name = f"{stem}-{digest[:16]}.{suffix}"
-        _flush_to_disk(beside)
-        size = beside.stat().st_size
-        os.replace(beside, directory / stored_name)
+        _flush_to_disk(fresh)
+        size = fresh.stat().st_size
+        os.replace(fresh, directory / stored_name)
     finally:
-        beside.unlink(missing_ok=True)
+        shutil.rmtree(workshop, ignore_errors=True)
     return {"name": stored_name, "bytes": size, "sha256": digest}
 
 
@@ -165,9 +186,17 @@ def _flush_to_disk(path: Path) -> None:
 def _remove_leavings(directory: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
     """Delete what earlier bundles and crashed writes of these very files left behind; all else in the folder stays."""
     current = {entry["name"] for entry in entries.values()}
+    patterns = [rf"\.(writing|{re.escape(MANIFEST)})\.\d+\.tmp"]
     for name in entries:
         stem, _, suffix = name.partition(".")
-        versions = re.compile(rf"{re.escape(stem)}-[0-9a-f]{{16}}\.{re.escape(suffix)}|\.{re.escape(name)}\.\d+\.tmp")
-        for path in directory.iterdir():
-            if versions.fullmatch(path.name) and path.name not in current:
-                path.unlink(missing_ok=True)
+        patterns.append(rf"{re.escape(stem)}-[0-9a-f]{{16}}\.{re.escape(suffix)}")
+    for path in directory.iterdir():
+        if path.name not in current and any(re.fullmatch(pattern, path.name) for pattern in patterns):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +25,27 @@ ItemFilter = Iterable[Id] | pl.Expr
 """Items to allow: their ids, or a condition on the item table such as pl.col("category") == "Drama"."""
 
 REQUEST = "request"
+DEFAULT_K = 20
 USERS_AT_A_TIME = 1024
 
 log = logging.getLogger(__name__)
+
+
+class Wishes(TypedDict, total=False):
+    """What a caller may say about the recommendations; whatever is left out has a default.
+
+    k: how many items for each request (20). beam_width: nodes kept per level (the model's setting).
+    exclude_seen: leave out items of the history (the model's setting).
+    allow: only these items may be returned (all). exclude: none of these may (nothing is excluded).
+    without_known_items: what a history without any known item gets, "popularity" (the default) or an "error".
+    """
+
+    k: int
+    beam_width: int | None
+    exclude_seen: bool | None
+    allow: ItemFilter | None
+    exclude: Iterable[Id] | None
+    without_known_items: Fallback
 
 
 class Retriever:
@@ -43,65 +61,31 @@ class Retriever:
         """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
         return cls(load_artefact(Path(directory)))
 
-    def recommend_histories(
-        self,
-        histories: Sequence[Sequence[Id]],
-        *,
-        k: int = 20,
-        beam_width: int | None = None,
-        exclude_seen: bool | None = None,
-        allow: ItemFilter | None = None,
-        exclude: Iterable[Id] | None = None,
-        without_known_items: Fallback = "popularity",
-    ) -> pl.DataFrame:
+    def recommend_histories(self, histories: Sequence[Sequence[Id]], **wishes: Unpack[Wishes]) -> pl.DataFrame:
         """The best k items for each history of raw ids, oldest first: columns request, item_id, score, rank.
 
         Unknown ids are skipped. A history with no known item gets the most popular items, with null scores, or raises
-        UnknownIdsError, as asked. Fewer than k rows come back only where fewer items are eligible.
+        UnknownIdsError, as wished. Fewer than k rows come back only where fewer items are eligible.
         """
         flat = [item for history in histories for item in history]
         offsets = np.concatenate([[0], np.cumsum([len(history) for history in histories])]).astype(np.int64)
         dense = self._items.encode(flat) if flat else np.empty(0, dtype=np.int32)
         known = dense >= 0
         sequences = Sequences(dense[known], np.concatenate([[0], np.cumsum(known)])[offsets])
-        found = self._recommend(
-            sequences,
-            np.arange(len(histories)),
-            k=k,
-            beam_width=beam_width,
-            exclude_seen=exclude_seen,
-            allowed_items=self._allowed(allow, exclude),
-            without_known_items=without_known_items,
-        )
+        allowed_items = self._allowed(wishes.get("allow"), wishes.get("exclude"))
+        found = self._recommend(sequences, np.arange(len(histories)), allowed_items=allowed_items, wishes=wishes)
         return self._table(found, keys=pl.Series(REQUEST, np.arange(len(histories))))
 
     def recommend_users(
-        self,
-        interactions: InteractionLog,
-        users: Sequence[Id] | None = None,
-        *,
-        k: int = 20,
-        beam_width: int | None = None,
-        exclude_seen: bool | None = None,
-        allow: ItemFilter | None = None,
-        exclude: Iterable[Id] | None = None,
-        without_known_items: Fallback = "popularity",
+        self, interactions: InteractionLog, users: Sequence[Id] | None = None, **wishes: Unpack[Wishes]
     ) -> Iterator[pl.DataFrame]:
         """Tables user_id, item_id, score, rank for users of a log (all of them by default), a thousand at a time."""
         vocabulary, sequences = encode_histories(interactions, items=self._items)
         dense_users = np.arange(len(vocabulary)) if users is None else _find_users(users, vocabulary)
-        allowed_items = self._allowed(allow, exclude)
+        allowed_items = self._allowed(wishes.get("allow"), wishes.get("exclude"))
         for first in range(0, len(dense_users), USERS_AT_A_TIME):
             chunk = dense_users[first : first + USERS_AT_A_TIME]
-            found = self._recommend(
-                sequences,
-                chunk,
-                k=k,
-                beam_width=beam_width,
-                exclude_seen=exclude_seen,
-                allowed_items=allowed_items,
-                without_known_items=without_known_items,
-            )
+            found = self._recommend(sequences, chunk, allowed_items=allowed_items, wishes=wishes)
             yield self._table(found, keys=vocabulary.decode(chunk).rename(USER_ID))
 
     def _recommend(
@@ -109,36 +93,33 @@ class Retriever:
         sequences: Sequences,
         users: npt.NDArray[np.integer],
         *,
-        k: int,
-        beam_width: int | None,
-        exclude_seen: bool | None,
         allowed_items: BoolArray | None,
-        without_known_items: Fallback,
+        wishes: Wishes,
     ) -> Found:
         defaults = self.artefact.config.retrieval
+        exclude_seen = wishes.get("exclude_seen")
         starts, ends = sequences.offsets[users], sequences.offsets[users + 1]
         histories = cut_histories(sequences.items, starts=starts, ends=ends, length=self.engine.history_length)
         excludes_seen = defaults.exclude_seen if exclude_seen is None else exclude_seen
         excluded = flatten_spans(sequences.items, starts=starts, ends=ends) if excludes_seen else None
         found = self.engine.search(
             histories,
-            k=k,
-            beam_width=beam_width or defaults.beam_width,
+            k=wishes.get("k", DEFAULT_K),
+            beam_width=wishes.get("beam_width") or defaults.beam_width,
             allowed_items=allowed_items,
             excluded_items=excluded,
         )
         strangers = np.flatnonzero(ends == starts)
         if strangers.size:
-            self._serve_strangers(
-                found, strangers, allowed_items=allowed_items, without_known_items=without_known_items
-            )
+            fallback = wishes.get("without_known_items", "popularity")
+            self._serve_strangers(found, strangers, allowed_items=allowed_items, fallback=fallback)
         return found
 
     def _serve_strangers(
-        self, found: Found, strangers: Int64Array, *, allowed_items: BoolArray | None, without_known_items: Fallback
+        self, found: Found, strangers: Int64Array, *, allowed_items: BoolArray | None, fallback: Fallback
     ) -> None:
         """Put the most popular eligible items where a history holds nothing that the model knows."""
-        if without_known_items == "error":
+        if fallback == "error":
             raise UnknownIdsError(
                 f"{strangers.size} of {len(found.items)} histories hold no item that the model knows, the first is "
                 f"number {strangers[0]}. Give known items, or ask for popular items instead (popularity fallback)."

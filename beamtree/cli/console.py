@@ -1,0 +1,112 @@
+"""What people see: one console for messages, tables of metrics, and the progress of a fit."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from beamtree.evaluation.metrics import Metrics
+
+if TYPE_CHECKING:
+    from beamtree.training.events import Event, Listener
+
+results = Console(highlight=False)
+"""Results go to standard output."""
+
+messages = Console(stderr=True, highlight=False)
+"""Everything else goes to standard error."""
+
+SHOWN_METRICS = ("precision", "recall", "f", "ndcg")
+
+
+def metrics_table(contenders: Mapping[str, Metrics], *, title: str, cutoffs: Sequence[int] = (20, 40)) -> Table:
+    """A row for each recommender, a column for each metric and cutoff."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("")
+    for cutoff in cutoffs:
+        for name in SHOWN_METRICS:
+            table.add_column(f"{_HEADINGS[name]}@{cutoff}", justify="right")
+    for contender, metrics in contenders.items():
+        cells = [f"{metrics[f'{name}@{cutoff}']:.4f}" for cutoff in cutoffs for name in SHOWN_METRICS]
+        table.add_row(contender, *cells)
+    return table
+
+
+_HEADINGS = {"precision": "P", "recall": "R", "f": "F", "ndcg": "NDCG"}
+
+
+@contextmanager
+def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
+    """A listener that draws a progress bar and prints each validation; with a path, also one JSON line per event."""
+    from beamtree.training.events import Resumed, StepDone, StoppedEarly, Validated
+
+    bar = Progress(
+        TextColumn("learning"),
+        BarColumn(),
+        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        _InstancesPerSecond(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+    )
+    task = bar.add_task("learning", total=None, loss=float("nan"), instances=0, start=False)
+    stream = log_json.open("a", encoding="utf-8") if log_json else None
+
+    def listen(event: "Event") -> None:
+        if stream is not None:
+            _write_json_line(stream, event)
+        match event:
+            case StepDone():
+                bar.start_task(task)
+                bar.update(
+                    task, completed=event.step, total=event.total_steps, loss=event.loss, instances=event.instances
+                )
+            case Validated():
+                mark = "[green]best so far[/]" if event.is_best else ""
+                messages.print(
+                    f"epoch {event.epoch:5.2f}  validation recall@20 {event.metrics['recall@20']:.4f}  "
+                    f"F@20 {event.metrics['f@20']:.4f}  NDCG@20 {event.metrics['ndcg@20']:.4f}  {mark}"
+                )
+            case Resumed():
+                bar.update(task, completed=event.step)
+                messages.print(f"Resumed after step {event.step:,}.")
+            case StoppedEarly():
+                messages.print(
+                    f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."
+                )
+
+    try:
+        with bar:
+            yield listen
+    finally:
+        if stream is not None:
+            stream.close()
+
+
+class _InstancesPerSecond(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        """Training instances per second, over the last steps."""
+        if not task.speed:
+            return Text("")
+        return Text(f"{task.speed * task.fields['instances']:,.0f} instances/s")
+
+
+def bullet_list(lines: Iterable[str]) -> str:
+    """Lines as a small indented list."""
+    return "\n".join(f"  · {line}" for line in lines)
+
+
+def _write_json_line(stream: TextIO, event: "Event") -> None:
+    line = {"event": type(event).__name__, **asdict(event)}
+    stream.write(json.dumps(line, default=dict) + "\n")
+    stream.flush()

@@ -1,0 +1,72 @@
+"""beamtree demo: the whole way on MovieLens 100k, in a few minutes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import polars as pl
+import typer
+from rich.table import Table
+
+from beamtree.cli.console import fit_progress, messages, metrics_table, results
+from beamtree.config import Config
+from beamtree.data.public import fetch
+from beamtree.evaluation.protocol import describe_protocol
+from beamtree.recommender import DeepTreeRetriever
+
+NUM_SHOWN_USERS = 3
+NUM_SHOWN_ITEMS = 5
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/demo"),
+) -> None:
+    """Fetch MovieLens 100k, fit the small preset, measure it, and recommend to three people it never trained on."""
+    files = fetch("ml-100k", say=messages.print)
+    config = Config.preset("small")
+    model = DeepTreeRetriever(config)
+    messages.print(f"Learning from {files.interactions} with the small preset ...")
+    with fit_progress() as listen:
+        model.fit(str(files.interactions), items=str(files.items), listen=listen)
+    model.save(out)
+    prepared = model.dataset.report
+    assert prepared is not None
+    results.print("\n[bold]The data[/]: MovieLens 100k. " + "; ".join(prepared.lines()) + ".")
+    training = model.retriever.artefact.training
+    results.print(f"[bold]The split[/]: {training['split']}.")
+    results.print(f"[bold]Learning[/]: {training['steps']:,} steps in {training['seconds']:.0f} s.\n")
+    contenders = model.evaluate()
+    results.print(metrics_table(contenders, title=f"Held-out users, {describe_protocol(config)}"))
+    _show_people(model)
+    results.print("\n[bold]Next[/]")
+    for command in (
+        f"beamtree recommend {out} --history 50,181,172 -k 10",
+        f"beamtree recommend {out} --log {files.interactions} --out recommendations.parquet",
+        f"beamtree inspect {out}",
+        f"beamtree fit {files.interactions} --items {files.items} --out models/mine --set training.epochs=8",
+    ):
+        results.print(f"  .venv/bin/{command}", markup=False, soft_wrap=True)
+
+
+def _show_people(model: DeepTreeRetriever) -> None:
+    """For a few held-out users: the last items of their history, and what the model recommends."""
+    dataset, held_out = model.dataset, model.held_out().take(np.arange(NUM_SHOWN_USERS))
+    titles = dataset.item_table["title"]
+    histories = held_out.histories(dataset.sequences, NUM_SHOWN_ITEMS)
+    seen, offsets = held_out.seen(dataset.sequences)
+    labels, label_offsets = held_out.labels(dataset.sequences, True)
+    raw_histories = [
+        dataset.items.decode(seen[offsets[row] : offsets[row + 1]]).to_list() for row in range(NUM_SHOWN_USERS)
+    ]
+    table = model.recommend_histories(raw_histories, k=NUM_SHOWN_ITEMS)
+    for row in range(NUM_SHOWN_USERS):
+        user = dataset.users.decode(held_out.user[row : row + 1]).item(0)
+        recommended = dataset.items.encode(table.filter(pl.col("request") == row)["item_id"])
+        later = set(labels[label_offsets[row] : label_offsets[row + 1]].tolist())
+        shown = Table(title=f"\nUser {user}, never trained on beyond these", title_justify="left", title_style="bold")
+        shown.add_column("watched last", width=38, no_wrap=True)
+        shown.add_column("recommended next  (✓ = did watch it later)", width=46, no_wrap=True)
+        for watched, item in zip(histories[row][::-1], recommended, strict=True):
+            mark = "✓ " if int(item) in later else "  "
+            shown.add_row(str(titles[int(watched)]), f"{mark}{titles[int(item)]}")
+        results.print(shown)

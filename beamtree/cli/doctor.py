@@ -1,0 +1,45 @@
+"""beamtree doctor: versions, threads, CPU features, and which fast paths are active."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.table import Table
+
+from beamtree import __version__
+from beamtree.cli.console import results
+
+PACKAGES = ("numpy", "polars", "pydantic", "safetensors", "torch", "scikit-learn")
+FEATURES = ("avx2", "fma", "f16c", "avx512f")
+
+
+def doctor() -> None:
+    """Report what this installation can do and how fast it will be."""
+    table = Table(show_header=False, title="beamtree doctor", title_justify="left", title_style="bold")
+    table.add_row("beamtree", __version__)
+    table.add_row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    for package in PACKAGES:
+        table.add_row(package, _version(package))
+    table.add_row("cores", str(os.cpu_count()))
+    table.add_row("BEAMTREE_THREADS", os.environ.get("BEAMTREE_THREADS", "not set: all cores"))
+    table.add_row("CPU features", ", ".join(_cpu_features()) or "unknown")
+    table.add_row("training", "ready" if find_spec("torch") else "needs torch: pip install 'beamtree[train]'")
+    results.print(table)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu_features() -> list[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    return [feature for feature in FEATURES if feature in flags]

@@ -1,0 +1,122 @@
+"""beamtree fit: from a log to a saved model."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from beamtree.cli.console import bullet_list, fit_progress, messages, metrics_table, results
+from beamtree.cli.options import (
+    BadRowsOption,
+    ColumnOption,
+    EventTypeOption,
+    ItemsOption,
+    LogArgument,
+    MinRatingOption,
+    RejectsOption,
+    SinceOption,
+    UntilOption,
+    log_settings,
+    read_log,
+)
+from beamtree.config import Config, PresetName
+from beamtree.errors import InputError
+from beamtree.evaluation.protocol import describe_protocol
+from beamtree.recommender import DeepTreeRetriever
+from beamtree.storage import MANIFEST
+
+Holdout = Literal["users", "last", "time", "none"]
+
+
+def fit(
+    log: LogArgument,
+    *,
+    items: ItemsOption = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/beamtree"),
+    preset: Annotated[
+        PresetName, typer.Option(help="small: minutes; default; paper: the published sizes.")
+    ] = "default",
+    config: Annotated[Path | None, typer.Option(help="Settings as TOML, on top of the preset.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting: training.epochs=5. Repeat as needed.")
+    ] = None,
+    holdout: Annotated[
+        Holdout | None, typer.Option(help="What to evaluate on; none: refit on everything before shipping.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides every random choice.")] = None,
+    column: ColumnOption = None,
+    min_rating: MinRatingOption = None,
+    event_type: EventTypeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    bad_rows: BadRowsOption = "error",
+    rejects: RejectsOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoint of an unfinished fit away.")] = False,
+    log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
+) -> None:
+    """Learn a preference model and its tree from a log, and save both.
+
+    Ctrl-C stops after the step at hand; --resume goes on from there, or from the last checkpoint after a crash, to the
+    very weights that an uninterrupted run gives.
+    """
+    overrides: dict[str, dict[str, Any]] = {
+        "log": log_settings(column=column, min_rating=min_rating, event_type=event_type, since=since, until=until),
+        "data": {} if holdout is None else {"holdout": holdout},
+        "training": {} if seed is None else {"seed": seed},
+    }
+    chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
+    work_dir = out.with_name(out.name + ".checkpoint")
+    _check_folders(out, work_dir, resume=resume, restart=restart)
+
+    interactions = read_log(log, chosen.log, bad_rows=bad_rows, rejects=rejects)
+    model = DeepTreeRetriever(chosen)
+    with fit_progress(log_json) as listen:
+        model.fit(interactions, items, work_dir=work_dir, resume=resume, listen=listen)
+    model.save(out)
+    shutil.rmtree(work_dir, ignore_errors=True)
+    report(model)
+    results.print(f"\nSaved to [bold]{out}[/]. Next:")
+    results.print(f"  beamtree recommend {out} --history ID,ID,ID", markup=False)
+    results.print(f"  beamtree evaluate {out} --log {log}", markup=False)
+
+
+def report(model: DeepTreeRetriever) -> None:
+    """What was learned from, how long it took, and how good it is on the test users."""
+    artefact = model.retriever.artefact
+    prepared = model.dataset.report
+    if prepared is not None:
+        messages.print(bullet_list(prepared.lines()))
+    training = artefact.training
+    messages.print(
+        bullet_list(
+            [
+                str(training["split"]),
+                f"{training['instances']:,} training instances, {training['steps']:,} steps, {training['seconds']} s",
+            ]
+        )
+    )
+    if "test" in artefact.metrics:
+        contenders = model.evaluate(exact=False)
+        results.print(metrics_table(contenders, title=f"Test users ({describe_protocol(model.config)})"))
+
+
+def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) -> None:
+    """Refuse to overwrite what this command did not make, before any work begins."""
+    if resume and restart:
+        raise InputError("--resume goes on from the checkpoint and --restart throws it away: give one of them.")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; --out takes a folder for the model.")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
+    has_checkpoint = (work_dir / MANIFEST).is_file()
+    if resume and not has_checkpoint:
+        raise InputError(f"There is nothing to resume: {work_dir} holds no checkpoint. Fit without --resume.")
+    if has_checkpoint and restart:
+        shutil.rmtree(work_dir)
+    elif has_checkpoint and not resume:
+        raise InputError(
+            f"{work_dir} holds the checkpoint of an unfinished fit. Go on from it with --resume, or throw it away with "
+            "--restart."
+        )

@@ -1,0 +1,67 @@
+"""The command `beamtree`: parse, call, print. A foreseen error ends in one clear message, not in a traceback."""
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from beamtree import __version__
+from beamtree.cli.console import messages, results
+from beamtree.cli.data import app as data_app
+from beamtree.cli.demo import demo
+from beamtree.cli.doctor import doctor
+from beamtree.cli.evaluate import evaluate
+from beamtree.cli.fit import fit
+from beamtree.cli.inspect import inspect
+from beamtree.cli.recommend import recommend
+from beamtree.errors import BeamtreeError, InterruptedTraining
+
+STOPPED_BY_SIGNAL = 130
+
+app = typer.Typer(
+    name="beamtree",
+    help="Learn a deep retriever and its tree index from an interaction log, and recommend by beam search.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(data_app, name="data")
+for command in (fit, evaluate, recommend, inspect, doctor, demo):
+    app.command()(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        results.print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Learn a deep retriever and its tree index from an interaction log, and recommend by beam search."""
+    del version
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+
+
+def run() -> None:
+    """Entry point of the command."""
+    try:
+        app()
+    except InterruptedTraining as stopped:
+        messages.print(f"[yellow]{stopped}[/]")
+        sys.exit(STOPPED_BY_SIGNAL)
+    except BeamtreeError as error:
+        messages.print("[red]Error:[/] ", end="")
+        messages.print(str(error), markup=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        messages.print("[yellow]Stopped.[/]")
+        sys.exit(STOPPED_BY_SIGNAL)

@@ -22,6 +22,7 @@ from beamtree.data.interactions import read_interactions
 
 INTERACTIONS_PER_USER = 50
 INTERACTIONS_PER_ITEM = 100
+REPOSITORY = Path(__file__).resolve().parents[1]
 SECONDS_PER_YEAR = 365 * 86_400
 
 
@@ -73,7 +74,7 @@ def measure_ingest(*, rows: int, text_ids: bool = False) -> dict[str, float]:
         path = Path(folder) / "log.parquet"
         generate_log(path, rows=rows, text_ids=text_ids)
         command = [sys.executable, "-m", "benchmarks.ingest", "--read", str(path)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY).stdout
     measured: dict[str, float] = json.loads(answer)
     return measured
 

@@ -27,7 +27,7 @@ from beamtree.data.registry import PUBLIC_DATASETS, PublicDataset
 from beamtree.data.rejects import ROW_INDEX, ParsedColumn, check_rows
 from beamtree.data.tables import Table
 from beamtree.errors import DataError
-from beamtree.storage import file_sha256, replace_text
+from beamtree.storage import file_sha256
 
 _INTERACTIONS: Final = "interactions.parquet"
 _ITEMS: Final = "items.parquet"
@@ -127,7 +127,7 @@ def _store(original: Original, *, folder: Path, source: str, note: str) -> Publi
         for name, frame in frames.items():
             frame.write_parquet(fresh / name)
         receipt = {"source": source, "note": note, "sha256": {name: file_sha256(fresh / name) for name in frames}}
-        replace_text(fresh / _RECEIPT, json.dumps(receipt, indent=2) + "\n")
+        (fresh / _RECEIPT).write_text(json.dumps(receipt, indent=2) + "\n", encoding="utf-8")
         if folder.exists():
             os.replace(folder, Path(temporary) / "replaced")
         os.replace(fresh, folder)

@@ -1,7 +1,6 @@
 """Rows that cannot be used: the first one stops the job, or all of them are listed in a file."""
 
 import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -11,7 +10,7 @@ import polars as pl
 
 from beamtree.data.tables import BadRows, Table
 from beamtree.errors import DataError
-from beamtree.storage import replace_text
+from beamtree.storage import replace_file
 
 ROW_INDEX: Final = "__row_index"
 
@@ -70,12 +69,15 @@ def write_rejects(rejects: Sequence[Reject], *, path: str | Path | None, source:
         stem = "".join(letter for letter in name if letter.isalnum() or letter in "-_") or "log"
         path = Path(f"{stem}.rejects.csv")
     target = Path(path)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Reject))
-    writer.writerows(astuple(reject) for reject in rejects)
+
+    def write(beside: Path) -> None:
+        with beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(field.name for field in fields(Reject))
+            writer.writerows(astuple(reject) for reject in rejects)
+
     try:
-        replace_text(target, text.getvalue())
+        replace_file(target, write)
     except OSError as problem:
         raise DataError(
             f"Cannot write the list of {len(rejects):,} bad rows to {target} ({problem}): give rejects_file."

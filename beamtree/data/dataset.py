@@ -124,6 +124,7 @@ def prepare_dataset(
     if not kept.all():
         frame, dense_user = frame.filter(pl.Series(kept)), dense_user[kept]
     vocabulary = _item_vocabulary(frame[ITEM_ID], table=table if catalogue == "items" else None)
+    frame = frame.with_columns(_in_type_of(frame[ITEM_ID], vocabulary))
     item_table = _item_table(vocabulary, table=table)
     sequences, timestamps = _sequences(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
     report = PrepareReport(

@@ -192,8 +192,9 @@ def split_by_time(
         raise DataError("A split by time needs timestamps, but this dataset carries none: prepare it from its log.")
     size = len(timestamps)
     ordered = np.sort(timestamps)
-    validation_from = ordered[min(int(size * (1 - validation_share - test_share)), size - 1)]
-    test_from = ordered[min(int(size * (1 - test_share)), size - 1)]
+    after_second = max(1, round(size * test_share))
+    after_first = after_second + max(1, round(size * validation_share))
+    validation_from, test_from = ordered[max(0, size - after_first)], ordered[size - after_second]
     if not ordered[0] < validation_from < test_from:
         raise DataError(
             f"The times {ordered[0]} .. {ordered[-1]} cannot be cut into train, validation and test with shares "

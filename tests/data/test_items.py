@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from beamtree.data.items import check_items, read_items
+from beamtree.errors import DataError
+
+
+def test_an_item_table_keeps_what_it_carries(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("price,title,item_id,category\n1.5,Tea,7,9\n,Milk,8,\n")
+    items = read_items(path)
+    assert items.columns[0] == "item_id"
+    assert items.select("item_id", "category", "title", "price").rows() == [
+        (7, "9", "Tea", "1.5"),
+        (8, None, "Milk", None),
+    ]
+
+
+def test_columns_can_be_mapped_and_missing_ones_are_named() -> None:
+    table = pd.DataFrame({"asin": ["a"], "name": ["Tea"], "department": [3]})
+    items = read_items(table, columns={"item_id": "asin", "title": "name", "category": "department"})
+    assert items.select("item_id", "category", "title").rows() == [("a", "3", "Tea")]
+    with pytest.raises(DataError, match=r"the table: no column 'item_id'"):
+        read_items(table)
+    with pytest.raises(DataError, match=r"no column 'nam'.*Nearest: name"):
+        read_items(table, columns={"item_id": "asin", "title": "nam"})
+
+
+@pytest.mark.parametrize(
+    ("genres", "category"),
+    [
+        (["Comedy|Drama", "War"], ["Comedy", "War"]),
+        (["Science Fiction, Drama", "Film Noir"], ["Science Fiction", "Film Noir"]),
+        (["Animation Children's", " "], ["Animation", None]),
+        ([["Drama", "War"], []], ["Drama", None]),
+        ([None, "A|B"], [None, "A"]),
+    ],
+)
+def test_the_first_genre_stands_in_for_a_category(genres: list[object], category: list[str | None]) -> None:
+    items = read_items(pl.DataFrame({"item_id": [1, 2], "genres": genres}))
+    assert items["category"].to_list() == category
+
+
+def test_a_given_category_wins_over_genres() -> None:
+    items = read_items(pl.DataFrame({"item_id": [1], "genres": ["War"], "category": ["Film"]}))
+    assert items["category"].to_list() == ["Film"]
+
+
+def test_repeated_ids_are_refused_with_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("item_id\n7\n8\n7\n7\n")
+    with pytest.raises(DataError, match=r"items\.csv: item_id 7 occurs 3 times, first in rows 1 and 3; 1 ids repeat"):
+        read_items(path)
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("item_id\n5\n")
+    with pytest.raises(DataError, match=r"item_id 5 occurs 2 times"):
+        read_items(str(tmp_path / "[ab].csv"))
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_a_missing_id_is_refused_with_its_row(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text(f"item_id,title\n1,a\n{value},b\n")
+    with pytest.raises(DataError, match=r"items\.csv, row 2, column 'item_id': item_id is missing"):
+        read_items(path)
+
+
+def test_no_rows_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("item_id,title\n")
+    with pytest.raises(DataError, match=r"items\.csv: no rows"):
+        read_items(path)
+
+
+def test_several_files_with_other_columns_are_joined(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item_id,title\n1,Tea\n")
+    (tmp_path / "b.csv").write_text("item_id,brand\nx,Best\n")
+    assert read_items(tmp_path).select("item_id", "title", "brand").rows() == [("1", "Tea", None), ("x", None, "Best")]
+
+
+def test_recbole_and_movielens_item_files(tmp_path: Path) -> None:
+    (tmp_path / "x.item").write_text("item_id:token\tmovie_title:token_seq\n1\tToy Story\n")
+    assert read_items(tmp_path / "x.item", columns={"title": "movie_title"})["title"].to_list() == ["Toy Story"]
+    (tmp_path / "movies.dat").write_text("1::Toy Story (1995)::Animation|Comedy\n")
+    assert read_items(tmp_path / "movies.dat").rows(named=True) == [
+        {"item_id": 1, "title": "Toy Story (1995)", "genres": "Animation|Comedy", "category": "Animation"}
+    ]
+
+
+def test_a_table_made_by_hand_is_checked_too() -> None:
+    with pytest.raises(DataError, match=r"mine, row 2: expected an integer or a text as item_id, got 1\.5"):
+        check_items(pl.DataFrame({"item_id": [1.0, 1.5]}), file="mine")

@@ -50,9 +50,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     bar = Progress(
         TextColumn("learning"),
         BarColumn(),
-        TextColumn("step {task.completed:,.0f} of {task.total:,.0f}"),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-        _InstancesPerSecond(),
+        _Status(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -93,12 +91,13 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
             stream.close()
 
 
-class _InstancesPerSecond(ProgressColumn):
+class _Status(ProgressColumn):
     def render(self, task: Task) -> Text:
-        """Training instances per second, over the last steps."""
-        if not task.speed:
-            return Text("")
-        return Text(f"{task.speed * task.fields['instances']:,.0f} instances/s")
+        """Step, loss and training instances per second; before the first step, that there is none yet."""
+        if task.total is None:
+            return Text("preparing")
+        rate = f"  {task.speed * task.fields['instances']:,.0f} instances/s" if task.speed else ""
+        return Text(f"step {task.completed:,.0f} of {task.total:,.0f}  loss {task.fields['loss']:.3f}{rate}")
 
 
 def bullet_list(lines: Iterable[str]) -> str:

@@ -1,0 +1,117 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from beamtree.cli.data import app, parse_pairs
+from beamtree.data.public import fetch
+from beamtree.errors import DataError, SettingsError
+
+LOG = "uid,item_id,timestamp,stars,kind\n" + "".join(
+    f"{user},{item},{1_500_000_000 + 60 * item},{item % 5 + 1},{'buy' if item % 2 else 'view'}\n"
+    for user in range(3)
+    for item in range(10 * (user + 1))
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEAMTREE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "log.csv"
+    path.write_text(LOG)
+    return str(path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def described(*arguments: str) -> dict[str, object]:
+    result = run("describe", *arguments, "--column", "user_id=uid", "--json")
+    assert result.exception is None, result.exception
+    found: dict[str, object] = json.loads(result.stdout)
+    return found
+
+
+def test_list_shows_every_data_set_and_which_are_here(tmp_path: Path) -> None:
+    shown = run("list").stdout
+    for name in ("ml-100k", "ml-1m", "ml-10m", "mind-small", "amazon-books", "tmall", "complete-journey"):
+        assert name in shown
+    assert "yes" not in shown
+    assert str(tmp_path / "cache") in shown.replace("\n", "")
+    (tmp_path / "clicks.csv").write_text("1,2,3,pv,4\n")
+    fetch("tmall", original=tmp_path / "clicks.csv")
+    assert "yes" in run("list").stdout
+
+
+def test_get_reads_originals_and_prints_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "clicks.csv").write_text("1,2,3,pv,4\n")
+    result = run("get", "tmall", "--from", str(tmp_path / "clicks.csv"))
+    assert result.exit_code == 0
+    path = tmp_path / "cache" / "data" / "tmall" / "interactions.parquet"
+    assert path.is_file()
+    assert f"interactions  {path}\n" in result.stdout
+    assert f"next: beamtree fit {path} --items {path.parent / 'items.parquet'}\n" in result.stdout
+
+
+def test_get_without_a_source_tells_the_way_by_hand() -> None:
+    result = run("get", "tmall")
+    assert result.exit_code != 0
+    assert isinstance(result.exception, DataError)
+    assert "data get tmall --from PATH" in str(result.exception)
+
+
+def test_describe_prints_tables_to_read(log: str) -> None:
+    result = run("describe", log, "--column", "user_id=uid")
+    assert result.exit_code == 0
+    for text in ("60 rows read", "History lengths", "8-15", "16-31", "Popularity", "2017-07-14 02:40:00"):
+        assert text in result.stdout
+    assert "50 (83.3%)" in result.stdout
+
+
+def test_describe_as_json(log: str) -> None:
+    found = described(log)
+    assert (found["users"], found["items"], found["interactions"]) == (3, 30, 60)
+    assert found["kept"] == {"min_interactions": 15, "users": 2, "items": 30, "interactions": 50}
+    assert described(log, "--min-interactions", "30")["kept"] == {
+        "min_interactions": 30,
+        "users": 1,
+        "items": 30,
+        "interactions": 30,
+    }
+
+
+def test_describe_takes_the_filters_of_reading(log: str) -> None:
+    assert described(log, "--event-type", "kind=buy")["interactions"] == 30
+    assert described(log, "--event-type", "kind=buy,view")["interactions"] == 60
+    assert described(log, "--column", "rating=stars", "--min-rating", "5")["interactions"] == 12
+    assert described(log, "--since", "2017-07-14T02:50:00", "--until", "1500001200")["interactions"] == 20
+
+
+def test_describe_lists_bad_rows_when_told_to_skip(log: str, tmp_path: Path) -> None:
+    with Path(log).open("a") as file:
+        file.write("9,,5,1,buy\n")
+    assert isinstance(run("describe", log, "--column", "user_id=uid").exception, DataError)
+    rejects = tmp_path / "bad.csv"
+    result = run("describe", log, "--column", "user_id=uid", "--bad-rows", "skip", "--rejects", str(rejects))
+    assert "1 bad rows left out, listed in" in result.stdout
+    assert "61,item_id" in rejects.read_text()
+
+
+def test_describe_knows_public_names(tmp_path: Path) -> None:
+    (tmp_path / "clicks.csv").write_text("1,2,3,pv,4\n1,3,3,pv,5\n")
+    fetch("tmall", original=tmp_path / "clicks.csv")
+    result = run("describe", "tmall", "--json")
+    assert json.loads(result.stdout)["interactions"] == 2
+
+
+@pytest.mark.parametrize("text", ["user_id", "=uid", "user_id="])
+def test_pairs_need_both_sides(text: str) -> None:
+    with pytest.raises(SettingsError, match="--column is written OURS=THEIRS, got"):
+        parse_pairs([text], option="--column", form="OURS=THEIRS")

@@ -28,7 +28,7 @@ from beamtree.data.parse import (
     parse_times,
     unify_ids,
 )
-from beamtree.data.rejects import ROW_INDEX, ParsedColumn, Reject, check_rows, write_rejects
+from beamtree.data.rejects import ROW_INDEX, ParsedColumn, check_rows, write_rejects
 from beamtree.data.tables import BadRows, Source, Table, read_tables
 from beamtree.errors import DataError, SettingsError
 
@@ -115,14 +115,17 @@ def read_interactions(
         raise SettingsError(f"bad_rows is 'error' or 'skip', got {bad_rows!r}.")
     mapping = check_mapping(columns, allowed=MAPPABLE_INTERACTION_COLUMNS)
     names = {ours: mapping.get(ours, ours) for ours in MAPPABLE_INTERACTION_COLUMNS}
-    event_values = {name: [str(value) for value in values] for name, values in (event_type or {}).items()}
+    event_values = {
+        name: [values] if isinstance(values, str) else [str(value) for value in values]
+        for name, values in (event_type or {}).items()
+    }
     needed = [names[ours] for ours in INTERACTION_COLUMNS]
     needed += [names[RATING]] if min_rating is not None else []
 
     parts: list[pl.DataFrame] = []
-    rejects: list[Reject] = []
+    bad_parts: list[pl.DataFrame] = []
     files: list[str] = []
-    rows_read = rows_accepted = 0
+    rows_read = 0
     for table in read_tables(
         source, wanted={*needed, *event_values}, headerless=MOVIELENS_RATING_COLUMNS, bad_rows=bad_rows
     ):
@@ -147,25 +150,25 @@ def read_interactions(
             bad_rows=bad_rows,
         )
         parts.append(parsed.select(INTERACTION_COLUMNS))
-        rejects += bad
-        rows_accepted += parsed.height
+        bad_parts.append(bad)
     origin = files[0] if len(files) == 1 else f"{source}"
     if rows_read == 0:
         raise DataError(f"{origin}: no rows. Expected a log with one interaction per row.")
 
-    listed = write_rejects(rejects, path=rejects_file, source=source) if rejects else None
+    rejected = sum(part.height for part in bad_parts)
+    listed = write_rejects(pl.concat(bad_parts), path=rejects_file, source=source) if rejected else None
     frame = _limit_times(_join_parts(parts), since=since, until=until) if parts else pl.DataFrame()
     if frame.height == 0:
         raise DataError(
-            f"{origin}: no rows left of {rows_read:,}; {len(rejects):,} were bad and "
-            f"{rows_read - len(rejects):,} were filtered out. Loosen the filters, or check the columns."
+            f"{origin}: no rows left of {rows_read:,}; {rejected:,} were bad and "
+            f"{rows_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
         )
     distinct = _drop_repeats(frame)
     report = ReadReport(
         files=tuple(files),
         rows_read=rows_read,
-        rows_rejected=len(rejects),
-        rows_filtered=rows_read - len(rejects) - frame.height,
+        rows_rejected=rejected,
+        rows_filtered=rows_read - rejected - frame.height,
         rows_repeated=frame.height - distinct.height,
         rejects_file=listed,
     )

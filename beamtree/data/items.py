@@ -47,7 +47,8 @@ def read_items(source: Source, *, columns: Mapping[str, str] | None = None) -> p
             bad_rows="error",
         )
         others = {theirs: ours for ours, theirs in mapping.items() if ours != ITEM_ID}
-        renamed = table.frame.drop(id_name).rename(others)
+        replaced = [ours for ours in (ITEM_ID, *others.values()) if ours not in others]
+        renamed = table.frame.drop(id_name, *replaced, strict=False).rename(others)
         part = pl.concat([ids, renamed], how="horizontal")
         _check_repeats(part[ITEM_ID], file=table.file)
         parts.append(part)

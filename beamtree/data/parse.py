@@ -35,7 +35,7 @@ def parse_ids(column: pl.Series) -> pl.Series:
         whole = column.cast(pl.Int64, strict=False)
         return whole.set(whole.cast(pl.Float64) != column.cast(pl.Float64), None)
     if column.dtype != pl.String:
-        return pl.Series(column.name, [None] * len(column), dtype=pl.String)
+        return _all_null(column, pl.String)
     filled = column.set(column.str.strip_chars().str.len_bytes() == 0, None)
     return _as_integers(filled)
 
@@ -63,7 +63,7 @@ def parse_times(column: pl.Series) -> pl.Series:
     if dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
     if column.dtype != pl.String:
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Int64)
+        return _all_null(column, pl.Int64)
     stripped = column.str.strip_chars()
     whole = stripped.cast(pl.Int64, strict=False)
     if whole.null_count() == column.null_count():
@@ -81,7 +81,7 @@ def parse_ratings(column: pl.Series) -> pl.Series:
     if column.dtype == pl.String:
         column = column.str.strip_chars()
     elif not column.dtype.is_numeric():
-        return pl.Series(column.name, [None] * len(column), dtype=pl.Float64)
+        return _all_null(column, pl.Float64)
     return column.cast(pl.Float64, strict=False).fill_nan(None)
 
 
@@ -124,6 +124,10 @@ def bound_in_units(moment: str | float | date, *, name: str, times: pl.Series) -
             f"give {name} as a number on that scale."
         )
     return number / unit
+
+
+def _all_null(column: pl.Series, dtype: type[pl.DataType]) -> pl.Series:
+    return pl.repeat(None, len(column), dtype=dtype, eager=True).alias(column.name)
 
 
 def _as_integers(texts: pl.Series) -> pl.Series:

@@ -1,29 +1,25 @@
 """Rows that cannot be used: the first one stops the job, or all of them are listed in a file."""
 
-import csv
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
-from beamtree.data.tables import BadRows, Table
+from beamtree.data.tables import BadRows, Source, Table
 from beamtree.errors import DataError
 from beamtree.storage import replace_file
 
 ROW_INDEX: Final = "__row_index"
-
-
-@dataclass(frozen=True)
-class Reject:
-    """A bad row: the file, the row (the first one is 1, a header line is not counted), the value and what is wrong."""
-
-    file: str
-    row: int
-    column: str
-    value: str
-    reason: str
+REJECT_SCHEMA: Final = {
+    "file": pl.String,
+    "row": pl.Int64,
+    "column": pl.String,
+    "value": pl.String,
+    "reason": pl.String,
+}
+"""A bad row: the first row of a file is 1, a header line is not counted."""
 
 
 @dataclass(frozen=True)
@@ -38,49 +34,44 @@ class ParsedColumn:
 
 def check_rows(
     frame: pl.DataFrame, *, columns: Sequence[ParsedColumn], table: Table, bad_rows: BadRows
-) -> tuple[pl.DataFrame, list[Reject]]:
-    """The columns parsed and renamed to ours, without the bad rows; and the bad rows.
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The columns parsed and renamed to ours, without the bad rows; and the bad rows, one REJECT_SCHEMA row each.
 
     frame: rows of the table with ROW_INDEX, their place in the file. bad_rows="error": DataError at the first bad row.
     """
-    malformed = [Reject(table.file, row + 1, "", "", reason) for row, reason in table.malformed.items()]
-    if malformed:
+    malformed = _list_malformed(table)
+    if malformed.height:
         frame = frame.filter(~pl.col(ROW_INDEX).is_in(list(table.malformed)))
     parsed = _parse(frame, columns)
     bad = parsed.select(pl.any_horizontal(pl.all().is_null())).to_series()
     if not bad.any():
         return parsed, malformed
-    found = _describe_bad(frame.filter(bad), parsed.filter(bad), columns=columns, file=table.file)
     if bad_rows == "error":
-        first = found[0]
-        others = f" {len(found) - 1:,} more rows are bad too." if len(found) > 1 else ""
+        place = int(bad.arg_true()[0])
+        first = _list_bad(frame[place : place + 1], parsed[place : place + 1], columns=columns, file=table.file)
+        _, row, column, _, reason = first.row(0)
+        others = f" {bad.sum() - 1:,} more rows are bad too." if bad.sum() > 1 else ""
         raise DataError(
-            f"{first.file}, row {first.row}, column {first.column!r}: {first.reason}.{others} Fix the row, or leave "
-            "such rows out with bad_rows='skip' (--bad-rows=skip), which lists them in a rejects file."
+            f"{table.file}, row {row}, column {column!r}: {reason}.{others} Fix the row, or leave such rows out with "
+            "bad_rows='skip' (--bad-rows=skip), which lists them in a rejects file."
         )
+    found = _list_bad(frame.filter(bad), parsed.filter(bad), columns=columns, file=table.file)
     # Parsed again: one bad row must not decide the type of a whole column.
-    return _parse(frame.filter(~bad), columns), malformed + found
+    return _parse(frame.filter(~bad), columns), pl.concat([malformed, found]).sort("row")
 
 
-def write_rejects(rejects: Sequence[Reject], *, path: str | Path | None, source: Any) -> str:
+def write_rejects(rejects: pl.DataFrame, *, path: str | Path | None, source: Source) -> str:
     """List the bad rows in a CSV file and return its path; by default `<name of the source>.rejects.csv` here."""
     if path is None:
         name = Path(source).name.split(".")[0] if isinstance(source, str | Path) else "table"
         stem = "".join(letter for letter in name if letter.isalnum() or letter in "-_") or "log"
         path = Path(f"{stem}.rejects.csv")
     target = Path(path)
-
-    def write(beside: Path) -> None:
-        with beside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(field.name for field in fields(Reject))
-            writer.writerows(astuple(reject) for reject in rejects)
-
     try:
-        replace_file(target, write)
+        replace_file(target, lambda beside: rejects.write_csv(beside))
     except OSError as problem:
         raise DataError(
-            f"Cannot write the list of {len(rejects):,} bad rows to {target} ({problem}): give rejects_file."
+            f"Cannot write the list of {rejects.height:,} bad rows to {target} ({problem}): give rejects_file."
         ) from problem
     return str(target)
 
@@ -89,15 +80,35 @@ def _parse(frame: pl.DataFrame, columns: Sequence[ParsedColumn]) -> pl.DataFrame
     return pl.DataFrame({column.ours: column.parse(frame[column.name]) for column in columns})
 
 
-def _describe_bad(
-    raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[ParsedColumn], file: str
-) -> list[Reject]:
-    """One Reject per row, for the first of its columns that is bad."""
-    found = []
-    for place, row in enumerate(raw[ROW_INDEX]):
-        column = next(column for column in columns if parsed[column.ours][place] is None)
-        value = raw[column.name][place]
-        blank = value is None or (isinstance(value, str) and not value.strip())
-        reason = f"{column.name} is missing" if blank else f"expected {column.expected}, got {value!r}"
-        found.append(Reject(file, row + 1, column.name, "" if value is None else str(value), reason))
-    return found
+def _list_malformed(table: Table) -> pl.DataFrame:
+    rows = [(table.file, row + 1, None, None, reason) for row, reason in table.malformed.items()]
+    return pl.DataFrame(rows, schema=REJECT_SCHEMA, orient="row")
+
+
+def _list_bad(raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[ParsedColumn], file: str) -> pl.DataFrame:
+    """The bad rows, each with the first of its columns that is bad."""
+    parts = []
+    for column in columns:
+        bad = parsed[column.ours].is_null()
+        values = _as_text(raw[column.name].filter(bad))
+        mark = "'" if raw[column.name].dtype == pl.String else ""
+        blank = values.is_null() | (values.str.strip_chars() == "")
+        arrived = pl.format("expected {}, got " + mark + "{}" + mark, pl.lit(column.expected), values)
+        reason = pl.when(blank).then(pl.lit(f"{column.name} is missing")).otherwise(arrived)
+        parts.append(
+            pl.select(
+                file=pl.lit(file),
+                row=(raw[ROW_INDEX].filter(bad) + 1).cast(pl.Int64),
+                column=pl.lit(column.name),
+                value=values,
+                reason=reason,
+            )
+        )
+        raw, parsed = raw.filter(~bad), parsed.filter(~bad)
+    return pl.concat(parts).sort("row")
+
+
+def _as_text(values: pl.Series) -> pl.Series:
+    if values.dtype.is_nested() or values.dtype == pl.Binary:
+        return pl.Series([None if value is None else str(value) for value in values.to_list()], dtype=pl.String)
+    return values.cast(pl.String)

@@ -192,10 +192,11 @@ def split_by_time(
         raise DataError("A split by time needs timestamps, but this dataset carries none: prepare it from its log.")
     size = len(timestamps)
     ordered = np.sort(timestamps)
-    after_second = max(1, round(size * test_share))
-    after_first = after_second + max(1, round(size * validation_share))
-    validation_from, test_from = ordered[max(0, size - after_first)], ordered[size - after_second]
-    if not ordered[0] < validation_from < test_from:
+    after_second = _at_least_one(size, share=test_share)
+    after_first = after_second + _at_least_one(size, share=validation_share)
+    test_from = ordered[size - after_second] if test_share else np.inf
+    validation_from = ordered[max(0, size - after_first)] if validation_share else test_from
+    if not ordered[0] < validation_from or (validation_share and not validation_from < test_from):
         raise DataError(
             f"The times {ordered[0]} .. {ordered[-1]} cannot be cut into train, validation and test with shares "
             f"{validation_share} and {test_share}: too few distinct moments. Use split_users instead."
@@ -250,14 +251,21 @@ def _sample(users: npt.NDArray[np.int32], *, size: int | None, seed: int) -> npt
 
 
 def _group_sizes(num_users: int, validation_share: float, test_share: float) -> tuple[int, int]:
-    """Users per held-out group: the rounded share, and at least one where the share is above zero."""
-    sizes = [max(1, round(num_users * share)) if share > 0 else 0 for share in (validation_share, test_share)]
+    """Users per held-out group: the rounded share, and at least one where the share is above zero.
+
+    DataError where nobody would be left.
+    """
+    sizes = [_at_least_one(num_users, share=share) for share in (validation_share, test_share)]
     if sum(sizes) >= num_users:
         raise DataError(
             f"Holding out {sizes[0]} + {sizes[1]} of {num_users} users leaves nobody to train on: "
             "give a larger log, or hold out nothing."
         )
     return sizes[0], sizes[1]
+
+
+def _at_least_one(size: int, *, share: float) -> int:
+    return max(1, round(size * share)) if share > 0 else 0
 
 
 def _check_shares(validation_share: float, test_share: float) -> None:

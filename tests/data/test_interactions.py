@@ -75,6 +75,12 @@ def test_an_id_that_is_no_id_is_refused() -> None:
         read_interactions(frame)
 
 
+def test_other_bad_rows_are_counted_in_the_message() -> None:
+    frame = pl.DataFrame({"user_id": [True] * 1_000, "item_id": [1] * 1_000, "timestamp": [1] * 1_000})
+    with pytest.raises(DataError, match=r"row 1, column 'user_id': .* got true\. 999 more rows are bad too"):
+        read_interactions(frame)
+
+
 def test_skipped_rows_are_counted_and_listed(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", BAD_ROWS)
     rejects = tmp_path / "bad.csv"
@@ -161,7 +167,8 @@ def test_events_are_chosen_before_rows_are_checked() -> None:
         read_interactions(EVENTS, event_type={"kid": ["buy"]})
 
 
-def test_event_values_may_be_numbers() -> None:
+def test_event_values_may_be_numbers_or_a_single_text() -> None:
+    assert times(read_interactions(EVENTS, event_type={"kind": "buy"})) == [0, 300]
     frame = EVENTS.with_columns(pl.Series("kind", [1, 4, 3, 1]))
     assert times(read_interactions(frame, event_type={"kind": [1]})) == [0, 300]
 

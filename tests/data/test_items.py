@@ -29,6 +29,15 @@ def test_columns_can_be_mapped_and_missing_ones_are_named() -> None:
         read_items(table, columns={"item_id": "asin", "title": "nam"})
 
 
+def test_a_mapped_column_takes_the_place_of_one_that_has_our_name() -> None:
+    table = pl.DataFrame({"asin": ["a"], "item_id": [9], "name": ["Tea"], "title": ["Dr"]})
+    items = read_items(table, columns={"item_id": "asin", "title": "name"})
+    assert items.rows(named=True) == [{"item_id": "a", "title": "Tea"}]
+    swapped = pl.DataFrame({"item_id": [9], "category": ["Tea"], "title": ["drinks"]})
+    items = read_items(swapped, columns={"title": "category", "category": "title"})
+    assert items.select("category", "title").rows() == [("drinks", "Tea")]
+
+
 @pytest.mark.parametrize(
     ("genres", "category"),
     [

@@ -163,6 +163,17 @@ def test_a_split_by_time_cuts_the_whole_log_at_two_moments() -> None:
     assert split.test.histories(dataset.sequences, 3).tolist() == [[0, 1, 2], [-1, -1, 2]]
 
 
+def test_a_share_of_zero_leaves_a_group_empty() -> None:
+    dataset = timed_dataset()
+    split = split_by_time(dataset, seed=0, validation_share=0, test_share=0.2)
+    assert len(split.validation) == 0
+    assert split.test.user.tolist() == [0, 2]
+    assert spans_of(split) == {0: (0, 3), 1: (4, 6), 2: (6, 7), 3: (8, 10)}
+    split = split_by_time(dataset, seed=0, validation_share=0.2, test_share=0)
+    assert len(split.test) == 0
+    assert split.validation.user.tolist() == [0, 2]
+
+
 def test_a_split_by_time_needs_times_that_can_be_cut() -> None:
     dataset = timed_dataset()
     without = Dataset(dataset.users, dataset.items, dataset.sequences, dataset.item_table)

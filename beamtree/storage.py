@@ -34,6 +34,7 @@ def write_bundle(directory: Path, manifest: Mapping[str, Any], *, files: Mapping
     try:
         directory.mkdir(parents=True, exist_ok=True)
         entries = {name: _write_by_content(directory, name, writer) for name, writer in files.items()}
+        _flush_to_disk(directory)
         text = json.dumps({**manifest, "files": entries}, indent=2, sort_keys=True) + "\n"
         replace_text(directory / MANIFEST, text)
     except OSError as error:

@@ -1,0 +1,163 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from beamtree.config import ModelSettings
+from beamtree.model.preference import PreferenceModel
+from beamtree.model.scoring import ReferenceScorer, history_table_rows, prepare_history, score_nodes
+from beamtree.tree.item_tree import ItemTree
+from tests.small import model_settings, random_tree, stirred_model
+
+MODEL_SETTINGS = st.builds(
+    model_settings,
+    embedding_dim=st.integers(1, 7),
+    windows=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
+    attention_hidden=st.integers(1, 6),
+    layers=st.tuples(st.integers(4, 9), st.integers(4, 9), st.integers(4, 9)),
+    normalisation=st.sampled_from(["none", "layer", "batch"]),
+    dropout=st.sampled_from([0.0, 0.3]),
+)
+
+
+class Question:
+    """A random model with random histories, some empty, and random nodes, some absent."""
+
+    def __init__(self, sizes: ModelSettings, *, rows: int, columns: int, seed: int, dtype: torch.dtype) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.model = stirred_model(sizes, random_tree(6, branching=2, seed=seed), seed=seed).to(dtype)
+        shape = (rows, sizes.history_length)
+        self.history = torch.randn(*shape, sizes.embedding_dim, generator=generator, dtype=dtype)
+        self.nodes = torch.randn(rows, columns, sizes.embedding_dim, generator=generator, dtype=dtype)
+        self.present = torch.rand(shape, generator=generator) < 0.7
+        self.present[0] = False
+        self.candidates = torch.rand(rows, columns, generator=generator) < 0.8
+        self.candidates[0, :2] = True
+        for tensor in (self.history, self.nodes):
+            tensor.requires_grad_()
+
+    def plain(self) -> Tensor:
+        return self.model(
+            self.history,
+            self.nodes,
+            present=self.present,
+            candidates=self.candidates,
+            dropout_generator=torch.Generator().manual_seed(1),
+        )
+
+    def factored(self) -> Tensor:
+        prepared = prepare_history(self.model, self.history, present=self.present)
+        return score_nodes(
+            self.model,
+            prepared,
+            self.nodes,
+            candidates=self.candidates,
+            dropout_generator=torch.Generator().manual_seed(1),
+        )
+
+    def gradients(self, scores: Tensor) -> dict[str, Tensor]:
+        """Of a weighted sum of the scores, by every weight, the histories and the nodes."""
+        leaves = {"history": self.history, "nodes": self.nodes, **dict(self.model.named_parameters())}
+        found = scores[self.candidates]
+        weights = torch.linspace(-1.0, 1.0, found.numel(), dtype=found.dtype)
+        gradients = torch.autograd.grad((weights * found).sum(), list(leaves.values()), allow_unused=True)
+        return {name: gradient for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=MODEL_SETTINGS, rows=st.integers(1, 4), columns=st.integers(2, 6), seed=st.integers(0, 10_000))
+def test_factored_scores_and_gradients_equal_the_plain_ones(
+    sizes: ModelSettings, rows: int, columns: int, seed: int
+) -> None:
+    question = Question(sizes, rows=rows, columns=columns, seed=seed, dtype=torch.float64)
+    plain, factored = question.plain(), question.factored()
+    torch.testing.assert_close(factored, plain, rtol=1e-10, atol=1e-10)
+    expected, found = question.gradients(plain), question.gradients(factored)
+    assert expected.keys() == found.keys() >= {"history", "nodes", "mlp.0.weight", "attention.hidden.weight"}
+    for name, gradient in expected.items():
+        scale = max(1.0, float(gradient.abs().max()))
+        assert float((gradient - found[name]).abs().max()) <= 1e-9 * scale, name
+
+
+@settings(max_examples=15, deadline=None)
+@given(sizes=MODEL_SETTINGS, seed=st.integers(0, 10_000))
+def test_in_single_precision_the_two_agree_within_rounding(sizes: ModelSettings, seed: int) -> None:
+    single = Question(sizes, rows=3, columns=5, seed=seed, dtype=torch.float32)
+    with torch.no_grad():
+        plain, factored = single.plain(), single.factored()
+    scale = plain[single.candidates].abs().max().clamp(min=1.0)
+    assert ((plain - factored)[single.candidates].abs() <= 2e-4 * scale).all()
+    assert torch.equal(plain == -torch.inf, ~single.candidates)
+    assert torch.equal(factored == -torch.inf, ~single.candidates)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
+def test_padding_contributes_exactly_nothing(normalisation: str) -> None:
+    sizes = model_settings(normalisation=normalisation)
+    question = Question(sizes, rows=4, columns=5, seed=3, dtype=torch.float32)
+    before = question.plain(), question.factored()
+    with torch.no_grad():
+        question.history[~question.present] = torch.tensor([1e3, -2e3, 5.0, 0.0])
+    after = question.plain(), question.factored()
+    for old, new in zip(before, after, strict=True):
+        assert torch.equal(old, new)
+    for scores in after:
+        history_gradient = torch.autograd.grad(scores[question.candidates].sum(), question.history)[0]
+        assert not history_gradient[~question.present].any()
+        assert history_gradient[question.present].any()
+
+
+@pytest.fixture
+def drawn_tree() -> ItemTree:
+    """Leaves 0 to 4 carry the items 3, 1, none, 0, 2. Level 2 has four nodes; rows 0 | 1 2 | 3 4 5 6 | 7 to 11."""
+    return ItemTree(2, np.array([3, 1, -1, 0, 2], dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        # The items 3, 1, 0, 2 stand on the leaves 0, 1, 3, 4; on level j that is floor(leaf * 2^j / 5).
+        (1, [-1, 1, 1, 2, 2]),
+        (2, [-1, 3, 3, 5, 6]),
+        (3, [-1, 7, 8, 10, 11]),
+    ],
+)
+def test_history_rows_are_those_of_the_ancestors(drawn_tree: ItemTree, level: int, expected: list[int]) -> None:
+    history = np.array([-1, 3, 1, 0, 2], dtype=np.int32)
+    shared = stirred_model(model_settings(), drawn_tree, seed=0)
+    separate = stirred_model(model_settings(history_table="separate"), drawn_tree, seed=0)
+    assert history_table_rows(shared, drawn_tree, items=history, level=level).tolist() == expected
+    assert history_table_rows(separate, drawn_tree, items=history, level=level).tolist() == history.tolist()
+
+
+@pytest.mark.parametrize("history_table", ["shared", "separate"])
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_the_reference_scorer_reads_the_right_rows(drawn_tree: ItemTree, history_table: Any, level: int) -> None:
+    """Changing exactly the rows that a question reads changes its answer; changing all others does not."""
+    model = stirred_model(model_settings(history_table=history_table), drawn_tree, seed=0)
+    history = np.array([-1, -1, 3, 0, 3], dtype=np.int32)
+    nodes = np.array([1, 0], dtype=np.int64)
+    node_rows = nodes + drawn_tree.level_offsets[level]
+    history_rows = history_table_rows(model, drawn_tree, items=history[2:], level=level)
+    before = ReferenceScorer(model, drawn_tree, history=history)(level, nodes)
+    assert before.shape == (2,)
+    read = set(node_rows.tolist()) | (set(history_rows.tolist()) if history_table == "shared" else set())
+    others = sorted(set(range(drawn_tree.num_nodes)) - read)
+    _add_one(model, "node_table", others)
+    if history_table == "separate":
+        _add_one(model, "item_table", [1, 2])
+    np.testing.assert_array_equal(ReferenceScorer(model, drawn_tree, history=history)(level, nodes), before)
+    for row in sorted(read):
+        _add_one(model, "node_table", [row])
+        after = ReferenceScorer(model, drawn_tree, history=history)(level, nodes)
+        assert (after != before).any(), row
+        before = after
+
+
+def _add_one(model: PreferenceModel, table: str, rows: list[int]) -> None:
+    with torch.no_grad():
+        model.get_parameter(table)[rows] += 1.0

@@ -1,0 +1,99 @@
+"""Small trees, models and logs that several test files share."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+
+from beamtree.config import Config, ModelSettings
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.sequences import Sequences
+from beamtree.model.preference import PreferenceModel, build_model
+from beamtree.tree.build import plant, random_order
+from beamtree.tree.item_tree import ItemTree
+
+Arrays = dict[str, npt.NDArray[Any]]
+Ragged = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+
+
+def ragged(lists: list[list[int]]) -> Ragged:
+    """Lists as (flat, offsets)."""
+    flat = np.array([item for entry in lists for item in entry], dtype=np.int32)
+    return flat, np.cumsum([0] + [len(entry) for entry in lists], dtype=np.int64)
+
+
+def sequences_of(lists: list[list[int]]) -> Sequences:
+    """One sequence of dense items per list."""
+    return Sequences(*ragged(lists))
+
+
+def random_tree(num_items: int, *, branching: int, seed: int, num_leaves: int | None = None) -> ItemTree:
+    """A tree with its items in random order."""
+    order = random_order(num_items, generator=np.random.default_rng(seed))
+    return plant(order, branching=branching, num_leaves=num_leaves)
+
+
+def model_settings(**changes: Any) -> ModelSettings:
+    """A network of a few numbers: histories of five items in three windows."""
+    sizes: dict[str, Any] = {"embedding_dim": 4, "windows": (2, 2, 1), "attention_hidden": 3, "layers": (6, 5, 3)}
+    return ModelSettings(**(sizes | changes))
+
+
+def stirred_model(settings: ModelSettings, tree: ItemTree, *, seed: int) -> PreferenceModel:
+    """A model in evaluation mode in which no weight, bias, slope or running statistic has its special first value."""
+    model = build_model(settings, tree, seed=seed)
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                tensor += 0.3 * torch.rand(tensor.shape, generator=generator)
+    return model.eval()
+
+
+def weights_of(model: PreferenceModel) -> Arrays:
+    """Copies of all arrays of a model."""
+    return {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
+
+
+def random_histories(
+    requests: int, *, length: int, num_items: int, generator: np.random.Generator
+) -> npt.NDArray[np.int32]:
+    """Histories of random lengths, the empty and the full one among them where there is room, padded in front."""
+    histories = generator.integers(0, num_items, size=(requests, length)).astype(np.int32)
+    present = generator.integers(0, length + 1, size=requests)
+    present[:2] = [0, length][:requests]
+    histories[np.arange(length) < length - present[:, None]] = -1
+    return histories
+
+
+def assert_same_bytes(left: Arrays, right: Arrays) -> None:
+    """Same names, types, shapes and bytes."""
+    assert left.keys() == right.keys()
+    for name, array in left.items():
+        assert array.dtype == right[name].dtype, name
+        assert array.shape == right[name].shape, name
+        assert array.tobytes() == right[name].tobytes(), name
+
+
+def two_group_log(*, users_per_group: int = 24, items_per_group: int = 10, length: int = 16) -> InteractionLog:
+    """Users a* only ever touch items a*, users b* items b*: whoever has seen one group belongs to it."""
+    generator = np.random.default_rng(0)
+    rows: list[tuple[str, str, int]] = []
+    for group in "ab":
+        for user in range(users_per_group):
+            items = generator.integers(0, items_per_group, size=length)
+            rows += [(f"{group}{user:02}", f"{group}{item}", time) for time, item in enumerate(items)]
+    return InteractionLog(pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp"], orient="row"))
+
+
+def small_config(**sections: dict[str, Any]) -> Config:
+    """Settings that fit a few dozen users in a second."""
+    base: dict[str, dict[str, Any]] = {
+        "data": {"min_interactions": 2},
+        "model": {"embedding_dim": 4, "windows": [2, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
+        "training": {"negatives": 3, "batch_size": 16, "epochs": 1, "learning_rate": 0.01, "warmup_steps": 0},
+        "retrieval": {"beam_width": 8},
+    }
+    return Config.resolve({name: base.get(name, {}) | sections.get(name, {}) for name in base | sections})

@@ -1,0 +1,160 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from beamtree.config import PRESETS, Config
+from beamtree.errors import SettingsError
+
+
+def fault_lines(error: pytest.ExceptionInfo[SettingsError]) -> list[str]:
+    return [line.removeprefix("  - ") for line in str(error.value).splitlines()[1:]]
+
+
+def test_presets_differ_where_they_should() -> None:
+    small, default, paper = (Config.preset(name) for name in ("small", "default", "paper"))
+    assert default == Config()
+    assert small.model.history_length == 20
+    assert (small.model.attention_hidden, small.training.negatives) == (16, 30)
+    assert (default.model.history_length, paper.model.history_length) == (69, 69)
+    assert paper.model.windows == (20, 20, 10, 10, 2, 2, 2, 1, 1, 1)
+    assert (paper.model.embedding_dim, paper.model.attention_hidden, paper.model.layers) == (24, 36, (128, 64, 24))
+    assert (paper.model.normalisation, paper.model.dropout) == ("batch", 0.1)
+    assert (paper.training.learning_rate, paper.training.weight_decay) == (1e-3, 1e-2)
+    assert (paper.training.warmup_steps, paper.training.decay, paper.training.negatives) == (5000, "exponential", 70)
+    assert (paper.data.protocol, paper.tree.order) == ("paper", "category")
+
+
+def test_sections_override_a_preset_key_by_key() -> None:
+    config = Config.preset("small", training={"negatives": 7})
+    assert config.training.negatives == 7
+    assert config.training.batch_size == 128, "the rest of the preset's section stays"
+
+
+@pytest.mark.parametrize("make", [lambda: Config.preset("huge"), lambda: Config.load(preset="huge")])  # type: ignore[arg-type]
+def test_an_unknown_preset_names_the_known_ones(make: Any) -> None:
+    with pytest.raises(SettingsError, match=r"'huge'.*small, default, paper"):
+        make()
+
+
+def test_file_beats_preset_and_assignment_beats_file(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[training]\nnegatives = 5\nbatch_size = 50\n[tree]\nbranching = 4\n")
+    config = Config.load(preset="small", file=file, assignments=["training.batch_size=9", "training.batch_size=10"])
+    assert config.training.epochs == 4, "from the preset"
+    assert config.training.negatives == 5, "from the file"
+    assert config.training.batch_size == 10, "from the last assignment"
+    assert config.tree.branching == 4
+    overridden = Config.load(assignments=["training.seed=1", "training.epochs=9"], overrides={"training": {"seed": 2}})
+    assert (overridden.training.seed, overridden.training.epochs) == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "section", "key", "value"),
+    [
+        ("training.epochs=2.5", "training", "epochs", 2.5),
+        ("training.learning_rate = 1e-4", "training", "learning_rate", 1e-4),
+        ("data.holdout=last", "data", "holdout", "last"),
+        ('data.holdout="last"', "data", "holdout", "last"),
+        ("model.windows=[3, 2, 1]", "model", "windows", (3, 2, 1)),
+        ("retrieval.exclude_seen=false", "retrieval", "exclude_seen", False),
+        (" training.seed=7", "training", "seed", 7),
+    ],
+)
+def test_assignments_are_read_as_toml_values_or_bare_words(
+    assignment: str, section: str, key: str, value: object
+) -> None:
+    config = Config.load(assignments=[assignment])
+    assert getattr(getattr(config, section), key) == value
+
+
+@pytest.mark.parametrize("assignment", ["epochs=5", "training.epochs", "=5", ".epochs=5", "training.=5", ""])
+def test_an_assignment_of_another_form_is_refused(assignment: str) -> None:
+    with pytest.raises(SettingsError, match=r"section\.key=value, such as training\.epochs=5"):
+        Config.load(assignments=[assignment])
+
+
+def test_unknown_keys_and_sections_come_with_the_nearest_name() -> None:
+    with pytest.raises(SettingsError) as error:
+        Config.load(assignments=["training.epoch=5", "trainning.epochs=5", "tree.zzz=1"])
+    assert set(fault_lines(error)) == {
+        "training.epoch is unknown; did you mean training.epochs?",
+        "trainning is unknown; did you mean training?",
+        "tree.zzz is unknown; known: branching, order",
+    }
+
+
+def test_all_faults_and_contradictions_come_in_one_message() -> None:
+    with pytest.raises(SettingsError) as error:
+        Config.resolve(
+            {
+                "data": {"validation_share": 0.6, "test_share": 0.4, "protocol": "paper", "holdout": "time"},
+                "tree": {"branching": 1, "order": "sideways"},
+                "model": {"windows": [3, 0], "layers": [8, 8]},
+                "training": 3,
+            }
+        )
+    lines = fault_lines(error)
+    assert str(error.value).startswith("7 settings cannot be used:\n")
+    assert len(lines) == 7
+    for start in (
+        "tree.branching: input should be greater than or equal to 2; got 1",
+        "tree.order: input should be 'auto', 'random', 'category' or 'clustering'; got 'sideways'",
+        "model.windows.1: input should be greater than or equal to 1; got 0",
+        "model.layers: ",
+        "training is a section of settings, not a value: write training.key=value",
+        "data.validation_share + data.test_share must stay below 1",
+        "data.protocol = 'paper' holds out users, data.holdout = 'time' does not",
+    ):
+        assert sum(line.startswith(start) for line in lines) == 1, start
+
+
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        "training.learning_rate=nan",
+        "training.epochs=0",
+        "training.clip_norm=nan",
+        "model.dropout=1.0",
+        "training.seed=-1",
+        "training.seed=4294967296",
+        "training.negatives=many",
+    ],
+)
+def test_values_out_of_range_are_refused(assignment: str) -> None:
+    key, _, value = assignment.partition("=")
+    with pytest.raises(SettingsError, match=rf"1 setting cannot be used:\n  - {key}: .*; got '?{value}"):
+        Config.load(assignments=[assignment])
+
+
+def test_settings_cannot_be_changed() -> None:
+    config = Config()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.training.seed = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        config.training = config.training  # type: ignore[misc]
+
+
+def test_overriding_a_preset_leaves_the_preset_alone() -> None:
+    before = repr(PRESETS)
+    Config.preset("small", training={"negatives": 7})
+    Config.load(preset="small", assignments=["model.layers=[1,1,1]"])
+    assert repr(PRESETS) == before
+
+
+def test_what_is_dumped_resolves_to_the_same_settings() -> None:
+    config = Config.preset("paper", training={"epochs": 0.125})
+    assert Config.resolve(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "Cannot read the settings file"), (b"a = = 1", "not valid TOML"), (b"\xff", "TOML")]
+)
+def test_a_settings_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+    file = tmp_path / "settings.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SettingsError, match=message) as error:
+        Config.load(file=file)
+    assert str(file) in str(error.value)

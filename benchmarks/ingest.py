@@ -36,7 +36,7 @@ def generate_log(path: Path, *, rows: int, text_ids: bool, seed: int = 0) -> Non
     times = np.sort(generator.integers(1_600_000_000, 1_600_000_000 + SECONDS_PER_YEAR, rows))
     frame = pl.DataFrame({"user_id": users * 7 + 1_000, "item_id": items * 13 + 5, "timestamp": times})
     if text_ids:
-        frame = frame.with_columns(pl.format("user-{}", "user_id"), pl.format("item-{}", "item_id"))
+        frame = frame.with_columns(user_id=pl.format("user-{}", "user_id"), item_id=pl.format("item-{}", "item_id"))
     frame.write_parquet(path)
 
 

@@ -195,7 +195,8 @@ def _item_table(vocabulary: Vocabulary, *, table: pl.DataFrame | None) -> pl.Dat
 def _count_missing(vocabulary: Vocabulary, *, table: pl.DataFrame | None) -> int:
     if table is None:
         return len(vocabulary)
-    return len(vocabulary) - int(vocabulary.ids.is_in(_in_type_of(table[ITEM_ID], vocabulary).implode()).sum())
+    described = pl.DataFrame({ITEM_ID: _in_type_of(table[ITEM_ID], vocabulary)})
+    return pl.DataFrame({ITEM_ID: vocabulary.ids}).join(described, on=ITEM_ID, how="anti").height
 
 
 def _in_type_of(ids: pl.Series, vocabulary: Vocabulary) -> pl.Series:

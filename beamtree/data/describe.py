@@ -76,8 +76,8 @@ def describe_log(log: InteractionLog, *, min_interactions: int = DEFAULT_MIN_INT
     distinct_pairs = frame.select(USER_ID, ITEM_ID).n_unique()
     per_moment = frame.group_by(USER_ID, TIMESTAMP).len()["len"]
     tied = int(per_moment.filter(per_moment > 1).sum())
-    long_users = per_user.filter(pl.col("len") >= min_interactions)[USER_ID]
-    remaining = frame.filter(pl.col(USER_ID).is_in(long_users.implode()))
+    long_users = per_user.filter(pl.col("len") >= min_interactions)
+    remaining = frame.join(long_users, on=USER_ID, how="semi")
     return LogDescription(
         users=len(lengths),
         items=len(counts),
@@ -92,7 +92,7 @@ def describe_log(log: InteractionLog, *, min_interactions: int = DEFAULT_MIN_INT
         last_date=_date(last, unit),
         repeat_share=1 - distinct_pairs / total,
         tied_share=tied / total,
-        kept=Kept(min_interactions, len(long_users), remaining[ITEM_ID].n_unique(), remaining.height),
+        kept=Kept(min_interactions, long_users.height, remaining[ITEM_ID].n_unique(), remaining.height),
     )
 
 

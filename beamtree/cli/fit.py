@@ -67,7 +67,8 @@ def fit(
         "training": {} if seed is None else {"seed": seed},
     }
     chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
-    work_dir = out.with_name(out.name + ".checkpoint")
+    out = out.absolute()
+    work_dir = out.parent / f"{out.name}.checkpoint"
     _check_folders(out, work_dir, resume=resume, restart=restart)
 
     interactions = read_log(log, chosen.log, bad_rows=bad_rows, rejects=rejects)

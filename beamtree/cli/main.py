@@ -15,6 +15,7 @@ from beamtree.cli.evaluate import evaluate
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.settings import settings
 from beamtree.errors import BeamtreeError, InterruptedTraining
 
 STOPPED_BY_SIGNAL = 130
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data")
-for command in (fit, evaluate, recommend, inspect, doctor, demo):
+for command in (fit, evaluate, recommend, inspect, settings, doctor, demo):
     app.command()(command)
 
 

@@ -1,0 +1,187 @@
+"""The command line from a log to recommendations, and what it says when something is wrong."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from beamtree.training.events import Event, Listener, StepDone
+from tests.cli.beamtree_command import Command
+
+FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
+
+
+def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
+    fitted = beamtree(*FIT, "--log-json", "events.ndjson")
+    assert fitted.code == 0, fitted.err
+    assert "R@20" in fitted.out
+    assert "popularity" in fitted.out
+    assert not Path("model.checkpoint").exists()
+    events = [json.loads(line) for line in Path("events.ndjson").read_text().splitlines()]
+    assert {event["event"] for event in events} == {"StepDone", "Validated"}
+
+    evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
+    metrics = json.loads(evaluated.out)["metrics"]
+    assert list(metrics) == ["beam search (10)", "exact scan", "popularity"]
+    inspected = json.loads(beamtree("inspect", "model", "--json").out)
+    assert inspected["metrics"]["test"]["f@20"] == pytest.approx(metrics["beam search (10)"]["f@20"])
+    assert inspected["facts"]["items"] == "24"
+
+    shown = beamtree("recommend", "model", "--history", "i3,i9,i4", "-k", "5")
+    assert shown.out.count("Title") == 5
+    assert "Title 3 " not in shown.out
+
+    for suffix, read in ((".parquet", pl.read_parquet), (".csv", pl.read_csv), (".ndjson", pl.read_ndjson)):
+        written = beamtree("recommend", "model", "--log", "ratings.csv", "--out", f"all{suffix}", "-k", "3")
+        assert written.code == 0, written.err
+        table = read(folder / f"all{suffix}")
+        assert table.columns == ["user_id", "item_id", "score", "rank"]
+        assert len(table) == 40 * 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_allow_exclude_and_users(beamtree: Command) -> None:
+    beamtree(*FIT)
+    wishes = ("--allow", "category=odd", "--exclude", "i1,i3", "-k", "20", "--no-exclude-seen")
+    beamtree("recommend", "model", "--log", "ratings.csv", "--users", "u2,u5", "--out", "some.csv", *wishes)
+    table = pl.read_csv("some.csv")
+    assert set(table["user_id"]) == {"u2", "u5"}
+    odd_without_two = {f"i{item}" for item in range(5, 24, 2)}
+    assert set(table.filter(pl.col("user_id") == "u2")["item_id"]) == odd_without_two
+
+
+def test_same_seed_gives_the_same_bytes_and_another_seed_does_not(beamtree: Command, folder: Path) -> None:
+    def weights(out: str, seed: str) -> bytes:
+        assert beamtree(*FIT[:-1], out, "--seed", seed).code == 0
+        [file] = (folder / out).glob("weights-*.safetensors")
+        return file.read_bytes()
+
+    first = weights("first", "3")
+    assert weights("second", "3") == first
+    assert weights("third", "4") != first
+
+
+@pytest.mark.usefixtures("folder")
+def test_nothing_held_out(beamtree: Command) -> None:
+    fitted = beamtree(*FIT, "--holdout", "none")
+    assert fitted.code == 0, fitted.err
+    assert "nothing held out" in fitted.message
+    refused = beamtree("evaluate", "model", "--log", "ratings.csv")
+    assert refused.code == 1
+    assert "nobody is held out" in refused.message
+
+
+@pytest.mark.usefixtures("folder")
+def test_filters_are_kept_with_the_model(beamtree: Command) -> None:
+    assert beamtree(*FIT, "--min-rating", "2", "--set", "data.min_interactions=3").code == 0
+    assert beamtree("evaluate", "model", "--log", "ratings.csv").code == 0
+    assert json.loads(beamtree("inspect", "model", "--json").out)["settings"]["log"]["min_rating"] == 2.0
+
+
+@pytest.mark.usefixtures("folder")
+def test_all_faults_of_the_settings_come_together_before_any_work(beamtree: Command) -> None:
+    refused = beamtree(
+        "fit",
+        "no-such-file.csv",
+        "--set",
+        "training.epoch=5",
+        "--set",
+        "model.embedding_dim=0",
+        "--set",
+        "forest.size=3",
+    )
+    assert refused.code == 1
+    assert "3 settings cannot be used" in refused.message
+    assert "did you mean training.epochs?" in refused.message
+    assert "model.embedding_dim" in refused.message
+    assert "forest is unknown" in refused.message
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("fit", "no-such-file.csv"), "no-such-file.csv"),
+        (("fit", "items.csv"), "Nearest"),
+        (("fit", "ratings.csv", "--set", "data.min_interactions=99"), "99"),
+        (("fit", "ratings.csv", "--config", "missing.toml"), "missing.toml"),
+        (("fit", "ratings.csv", "--set", "epochs"), "section.key=value"),
+        (("fit", "ratings.csv", "--out", "ratings.csv"), "is a file"),
+        (("fit", "ratings.csv", "--out", "."), "other files"),
+        (("fit", "ratings.csv", "--out", "model", "--resume"), "nothing to resume"),
+        (("fit", "ratings.csv", "--resume", "--restart"), "one of them"),
+        (("fit", "ratings.csv", "--column", "user_id"), "OURS=THEIRS"),
+        (("fit", "ratings.csv", "--set", "tree.order='category'", "--config", "tiny.toml"), "--items"),
+        (("recommend", "nowhere", "--history", "i1"), "manifest.json is missing"),
+        (("recommend", "nowhere"), "either --history"),
+        (("inspect", "."), "manifest.json is missing"),
+    ],
+)
+def test_errors_say_what_to_do_and_end_without_a_traceback(
+    beamtree: Command, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = beamtree(*arguments)
+    assert refused.code == 1
+    assert said in refused.message
+    assert "Traceback" not in refused.err
+
+
+def test_errors_that_need_a_model(beamtree: Command, folder: Path) -> None:
+    beamtree(*FIT)
+    stranger = beamtree("recommend", "model", "--history", "x1,x2", "--fallback", "error")
+    assert stranger.code == 1
+    assert "no item that the model knows" in stranger.message
+    popular = beamtree("recommend", "model", "--history", "x1,x2", "-k", "4")
+    assert popular.out.count("Title") == 4
+    assert "not in the log" in beamtree("recommend", "model", "--log", "ratings.csv", "--users", "u99").message
+    assert ".parquet" in beamtree("recommend", "model", "--log", "ratings.csv", "--out", "all.xlsx").message
+    assert "category" in beamtree("recommend", "model", "--history", "i1", "--allow", "colour=red").message
+
+    ratings = Path("ratings.csv").read_text().splitlines()
+    Path("other.csv").write_text("\n".join(ratings[:-1]) + "\n")
+    other = beamtree("evaluate", "model", "--log", "other.csv")
+    assert other.code == 1
+    assert "not the log that the model was fitted on" in other.message
+
+    [weights] = (folder / "model").glob("weights-*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "damaged" in beamtree("recommend", "model", "--history", "i1").message
+
+
+@contextmanager
+def press_ctrl_c_at_step_three(_: Path | None) -> Iterator[Listener]:
+    def listen(event: Event) -> None:
+        if isinstance(event, StepDone) and event.step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    yield listen
+
+
+def test_an_unfinished_fit_is_neither_lost_nor_overwritten(
+    beamtree: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert beamtree(*FIT).code == 0
+    [whole] = (folder / "model").glob("weights-*.safetensors")
+
+    with monkeypatch.context() as context:
+        context.setattr("beamtree.cli.fit.fit_progress", press_ctrl_c_at_step_three)
+        stopped = beamtree(*FIT[:-1], "again")
+    assert stopped.code == 130
+    assert "Stopped after step 3" in stopped.message
+    assert "--resume" in stopped.message
+    assert "--restart" in beamtree(*FIT[:-1], "again").message
+    changed = beamtree(*FIT[:-1], "again", "--resume", "--set", "training.negatives=5")
+    assert "training.negatives: 4 then, 5 now" in changed.message
+    resumed = beamtree(*FIT[:-1], "again", "--resume")
+    assert resumed.code == 0, resumed.err
+    [weights] = (folder / "again").glob("weights-*.safetensors")
+    assert weights.read_bytes() == whole.read_bytes()
+
+
+def test_settings_and_doctor(beamtree: Command) -> None:
+    assert "training.learning_rate" in beamtree("settings", "--preset", "paper").out
+    assert "numpy" in beamtree("doctor").out

@@ -161,6 +161,11 @@ def test_the_fingerprint_names_the_data() -> None:
     assert len({base.fingerprint, *(other.fingerprint for other in others)}) == 7
 
 
+def test_the_fingerprint_tells_where_one_id_ends() -> None:
+    logs = [log_of(("u", "ab", 0), ("u", "c", 1)), log_of(("u", "a", 0), ("u", "bc", 1))]
+    assert len({prepare_dataset(log, min_interactions=1).fingerprint for log in logs}) == 2
+
+
 def test_parts_that_contradict_each_other_are_refused() -> None:
     users, items = Vocabulary(pl.Series([1])), Vocabulary(pl.Series([5, 6]))
     table = pl.DataFrame({"item_id": [5, 6]})

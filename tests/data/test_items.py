@@ -43,6 +43,7 @@ def test_a_mapped_column_takes_the_place_of_one_that_has_our_name() -> None:
     [
         (["Comedy|Drama", "War"], ["Comedy", "War"]),
         (["Science Fiction, Drama", "Film Noir"], ["Science Fiction", "Film Noir"]),
+        (["Crime, Old|War", "War"], ["Crime, Old", "War"]),
         (["Animation Children's", " "], ["Animation", None]),
         ([["Drama", "War"], []], ["Drama", None]),
         ([None, "A|B"], [None, "A"]),

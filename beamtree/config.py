@@ -103,7 +103,9 @@ class ModelSettings(_Section):
 class TrainingSettings(_Section):
     """How the preference model is learned."""
 
-    method: Literal["dtr-u"] = Field("dtr-u", description="dtr-u: layer-wise softmax with uniform negatives")
+    method: Literal["dtr-u", "dtr-t"] = Field(
+        "dtr-u", description="negatives: uniform, or drawn down the tree by the model"
+    )
     negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
     depth_slope: float = Field(
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
@@ -113,7 +115,7 @@ class TrainingSettings(_Section):
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
     )
-    learning_rate: float = Field(2e-3, gt=0.0, le=1.0)
+    learning_rate: float = Field(2e-3, gt=0.0, le=1.0, description="at its peak, after the warm-up")
     warmup_steps: int = Field(500, ge=0, description="steps of linear warm-up; at most a tenth of all steps is used")
     decay: Literal["cosine", "exponential", "constant"] = Field(
         "cosine", description="of the learning rate after warm-up"
@@ -128,7 +130,13 @@ class TrainingSettings(_Section):
     checkpoint_minutes: float = Field(
         2.0, ge=0.0, description="time between checkpoints, besides one at each validation"
     )
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: int = Field(0, ge=0, lt=2**32, description="decides every random choice")
+
+    def contradictions(self) -> list[str]:
+        """Settings of one sampler together with the other."""
+        if self.method == "dtr-t" and self.depth_slope > 0.0:
+            return ["training.depth_slope belongs to uniform negatives, training.method = 'dtr-t' draws down the tree"]
+        return []
 
 
 class RetrievalSettings(_Section):

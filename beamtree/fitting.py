@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from beamtree.artefact import Artefact
-from beamtree.config import Config
+from beamtree.config import Config, TrainingSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import SettingsError
@@ -21,9 +21,10 @@ from beamtree.training.checkpoint import RunIdentity, model_arrays
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.learner import TorchLearner
-from beamtree.training.negatives import UniformNegatives, negatives_per_level
+from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
 from beamtree.training.optimise import CheckpointPlan, optimise
 from beamtree.training.randomness import numpy_generator, seed_for
+from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
 from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
@@ -51,8 +52,9 @@ def fit_model(
     seed = config.training.seed
     tree = initial_tree(dataset, split.train, config=config)
     model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
-    counts = negatives_per_level(tree, negatives=config.training.negatives, depth_slope=config.training.depth_slope)
-    learner = TorchLearner(model, tree, negatives=UniformNegatives(tree, counts=counts), settings=config.training)
+    learner = TorchLearner(
+        model, tree, negatives=_negatives(model, tree, settings=config.training), settings=config.training
+    )
     instances = TrainingInstances(
         dataset.sequences,
         split.train,
@@ -107,9 +109,11 @@ def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
     return plant(order, branching=branching)
 
 
-def with_metrics(artefact: Artefact, metrics: Mapping[str, Mapping[str, float]]) -> Artefact:
-    """The artefact with what was measured on it."""
-    return replace(artefact, metrics={**artefact.metrics, **metrics})
+def _negatives(model: PreferenceModel, tree: ItemTree, *, settings: TrainingSettings) -> NegativeSampler:
+    if settings.method == "dtr-t":
+        return TreeNegatives(model, tree, count=settings.negatives)
+    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    return UniformNegatives(tree, counts=counts)
 
 
 def _validation(

@@ -74,7 +74,7 @@ class TorchLearner:
     def _accumulate_gradients(self, batch: Batch, *, step: int) -> tuple[float, "TouchedRows"]:
         """The loss of a batch, the mean over its instances and levels, with its gradients left in the leaves."""
         seed, device = self._settings.seed, self.model.node_table.device
-        candidates = self._negatives.draw(batch.targets, generator=numpy_generator(seed, "negatives", step))
+        candidates = self._negatives.draw(batch, generator=numpy_generator(seed, "negatives", step))
         node_rows = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)
         history_rows = torch.from_numpy(self._history_rows(batch.histories)).to(device)

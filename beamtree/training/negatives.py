@@ -6,9 +6,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.training.instances import Batch
 from beamtree.tree.item_tree import ItemTree
 
-Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 
@@ -29,10 +29,10 @@ class Candidates:
 
 
 class NegativeSampler(Protocol):
-    """Anything that picks the competitors of a batch of targets."""
+    """Anything that picks the competitors of a batch."""
 
-    def draw(self, targets: Int32Array, *, generator: np.random.Generator) -> Candidates:
-        """Candidates for each level and target (instances,)."""
+    def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
+        """Candidates for each level and instance."""
         ...
 
 
@@ -45,8 +45,9 @@ class UniformNegatives:
         self._counts = counts
         self._occupied = [np.flatnonzero(tree.occupied(level)) for level in range(tree.height + 1)]
 
-    def draw(self, targets: Int32Array, *, generator: np.random.Generator) -> Candidates:
-        """Candidates for each level and target (instances,)."""
+    def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
+        """Candidates for each level and instance."""
+        targets = batch.targets
         height, columns = self._tree.height, int(self._counts.max()) + 1
         node_rows = np.full((height, len(targets), columns), ABSENT, dtype=np.int64)
         log_correction = np.zeros(node_rows.shape, dtype=np.float32)
@@ -55,7 +56,7 @@ class UniformNegatives:
             nodes, count = self._occupied[level], int(self._counts[level - 1])
             rows, correction = node_rows[level - 1], log_correction[level - 1]
             if len(nodes) <= count + 1:
-                rows[:, : len(nodes)] = _positive_first(nodes, positives)
+                rows[:, : len(nodes)] = whole_level(nodes, positives)
             else:
                 drawn = nodes[generator.integers(len(nodes), size=(len(targets), count))]
                 is_negative = drawn != positives[:, None]
@@ -81,7 +82,7 @@ def negatives_per_level(tree: ItemTree, *, negatives: int, depth_slope: float) -
     return np.asarray(np.maximum(counts, 1))
 
 
-def _positive_first(nodes: Int64Array, positives: Int64Array) -> Int64Array:
+def whole_level(nodes: Int64Array, positives: Int64Array) -> Int64Array:
     """All nodes for each positive, (positives, nodes), the positive swapped into column 0."""
     everyone = np.broadcast_to(nodes, (len(positives), len(nodes))).copy()
     where = np.searchsorted(nodes, positives)

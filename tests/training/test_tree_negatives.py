@@ -1,0 +1,108 @@
+"""Sampling down the tree: probabilities are products of local softmaxes, and the correction says so."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beamtree.model.preference import PreferenceModel
+from beamtree.model.scoring import ReferenceScorer
+from beamtree.training.instances import Batch
+from beamtree.training.negatives import ABSENT
+from beamtree.training.tree_negatives import Correction, Start, TreeNegatives
+from beamtree.tree.item_tree import ItemTree
+from tests.small import model_settings, random_histories, random_tree, stirred_model
+
+Float64Array = npt.NDArray[np.float64]
+
+
+def level_scores(model: PreferenceModel, tree: ItemTree, history: npt.NDArray[np.int32]) -> list[Float64Array]:
+    scorer = ReferenceScorer(model, tree, history=history)
+    every_level = range(tree.height + 1)
+    scores = [scorer(level, np.arange(tree.level_sizes[level])).astype(np.float64) for level in every_level]
+    return [np.where(tree.occupied(level), scores[level], -np.inf) for level in every_level]
+
+
+def path_probabilities(tree: ItemTree, scores: list[Float64Array], *, first: int) -> dict[int, Float64Array]:
+    """q of every node from level `first` on, where it is the exact softmax, by the product rule."""
+    q = {first: np.exp(scores[first] - np.logaddexp.reduce(scores[first]))}
+    for level in range(first, tree.height):
+        q[level + 1] = np.zeros(tree.level_sizes[level + 1])
+        begins, ends = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+        for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            children = scores[level + 1][begin:end]
+            if np.isfinite(children).any():
+                q[level + 1][begin:end] = q[level][node] * np.exp(children - np.logaddexp.reduce(children))
+    return q
+
+
+def test_path_probabilities_multiply_and_each_level_sums_to_one() -> None:
+    """The paper's illustration: 0.3, then 0.6, then 0.8 give 0.3, 0.18 and 0.144."""
+    tree = random_tree(8, branching=2, seed=0)
+    local = {1: [0.3, 0.7], 2: [0.6, 0.4, 0.5, 0.5], 3: [0.2, 0.8, 0.9, 0.1, 0.3, 0.7, 0.5, 0.5]}
+    scores = [np.zeros(1)] + [np.log(local[level]) for level in (1, 2, 3)]
+    q = path_probabilities(tree, scores, first=0)
+    assert [q[1][0], q[2][0], q[3][1]] == pytest.approx([0.3, 0.18, 0.144])
+    assert [q[level].sum() for level in (1, 2, 3)] == pytest.approx([1.0, 1.0, 1.0])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    num_items=st.integers(2, 60),
+    vacant=st.integers(0, 12),
+    branching=st.integers(2, 5),
+    count=st.integers(1, 9),
+    start=st.sampled_from(["level", "root"]),
+    correction=st.sampled_from(["negatives", "published"]),
+    seed=st.integers(0, 10_000),
+)
+def test_corrections_are_those_of_the_product_rule(
+    num_items: int, vacant: int, branching: int, count: int, start: Start, correction: Correction, seed: int
+) -> None:
+    tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
+    model = stirred_model(model_settings(), tree, seed=seed)
+    generator = np.random.default_rng(seed)
+    histories = random_histories(4, length=5, num_items=num_items, generator=generator)
+    batch = Batch(histories, generator.integers(0, num_items, size=4).astype(np.int32))
+    sampler = TreeNegatives(model, tree, count=count, start=start, correction=correction)
+    candidates = sampler.draw(batch, generator=generator)
+
+    sizes = [int(tree.occupied(level).sum()) for level in range(tree.height + 1)]
+    larger = [level for level in range(1, tree.height + 1) if sizes[level] > count + 1]
+    for instance, history in enumerate(histories):
+        scores = level_scores(model, tree, history)
+        q = path_probabilities(tree, scores, first=0 if start == "root" else larger[0]) if larger else {}
+        for level in range(1, tree.height + 1):
+            rows = candidates.node_rows[level - 1, instance]
+            nodes = rows[rows != ABSENT] - tree.level_offsets[level]
+            corrections = candidates.log_correction[level - 1, instance][rows != ABSENT]
+            positive = tree.item_ancestors(batch.targets[instance], level)
+            assert nodes[0] == positive
+            assert corrections[0] == 0.0
+            assert positive not in nodes[1:]
+            assert tree.occupied(level)[nodes].all()
+            if level not in larger:
+                assert sorted(nodes) == np.flatnonzero(tree.occupied(level)).tolist()
+                assert (corrections == 0.0).all()
+                continue
+            assert q[level].sum() == pytest.approx(1.0)
+            others = 1.0 - q[level][positive] if correction == "negatives" else 1.0
+            expected = np.log(len(nodes[1:]) * q[level][nodes[1:]] / others)
+            np.testing.assert_allclose(corrections[1:], expected, atol=2e-3)
+
+
+def test_draws_follow_the_product_rule() -> None:
+    tree = random_tree(12, branching=3, seed=1)
+    model = stirred_model(model_settings(), tree, seed=2)
+    history = np.array([-1, 3, 1, 4, 1], dtype=np.int32)
+    repeats, count = 400, 3
+    batch = Batch(np.tile(history, (repeats, 1)), np.full(repeats, 5, dtype=np.int32))
+    candidates = TreeNegatives(model, tree, count=count).draw(batch, generator=np.random.default_rng(3))
+
+    leaves = candidates.node_rows[-1, :, 1:] - tree.level_offsets[tree.height]
+    drawn = np.bincount(leaves[leaves >= 0], minlength=12) / (repeats * count)
+    q = path_probabilities(tree, level_scores(model, tree, history), first=2)[tree.height]
+    q[tree.leaf_of_item[5]] = 0.0
+    np.testing.assert_allclose(drawn, q, atol=0.05)
+    assert np.abs(drawn - 1 / 12).max() > 0.05

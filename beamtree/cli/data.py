@@ -3,75 +3,32 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from beamtree.data.columns import MAPPABLE_INTERACTION_COLUMNS
+from beamtree.cli.console import messages, results
+from beamtree.cli.options import (
+    BadRowsOption,
+    ColumnOption,
+    EventTypeOption,
+    MinRatingOption,
+    RejectsOption,
+    SinceOption,
+    UntilOption,
+    log_settings,
+    read_log,
+)
+from beamtree.config import LogSettings
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
 from beamtree.data.describe import LogDescription, describe_log
-from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.public import PublicFiles, cache_directory, fetch
 from beamtree.data.registry import PUBLIC_DATASETS
-from beamtree.data.tables import BadRows
-from beamtree.errors import SettingsError
 
 app = typer.Typer(help="Public data sets, and what a log looks like.", no_args_is_help=True)
 
 BAR_WIDTH = 40
-
-ColumnOption = Annotated[
-    list[str] | None,
-    typer.Option("--column", help=f"Name in the file: OURS=THEIRS, for {', '.join(MAPPABLE_INTERACTION_COLUMNS)}."),
-]
-MinRatingOption = Annotated[float | None, typer.Option("--min-rating", help="Keep rows with at least this rating.")]
-EventTypeOption = Annotated[
-    list[str] | None, typer.Option("--event-type", help="Keep rows by event: COLUMN=VALUE[,VALUE...].")
-]
-SinceOption = Annotated[str | None, typer.Option("--since", help="Keep rows from this time on: a number or a date.")]
-UntilOption = Annotated[str | None, typer.Option("--until", help="Keep rows before this time: a number or a date.")]
-BadRowsOption = Annotated[str, typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it and go on.")]
-RejectsOption = Annotated[Path | None, typer.Option("--rejects", help="Where --bad-rows=skip lists the bad rows.")]
-
-
-def read_log(
-    path: str,
-    *,
-    column: list[str] | None = None,
-    min_rating: float | None = None,
-    event_type: list[str] | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    bad_rows: str = "error",
-    rejects: Path | None = None,
-) -> InteractionLog:
-    """Read a log with the options as a command line spells them; SettingsError for one that is misspelt."""
-    return read_interactions(
-        path,
-        columns=parse_pairs(column, option="--column", form="OURS=THEIRS"),
-        min_rating=min_rating,
-        event_type={
-            name: values.split(",")
-            for name, values in parse_pairs(event_type, option="--event-type", form="COLUMN=VALUE,VALUE").items()
-        },
-        since=since,
-        until=until,
-        bad_rows=cast(BadRows, bad_rows),
-        rejects_file=rejects,
-    )
-
-
-def parse_pairs(given: list[str] | None, *, option: str, form: str) -> dict[str, str]:
-    """Options such as a=b as a dictionary; SettingsError where one has no equals sign or a side is empty."""
-    pairs = {}
-    for text in given or []:
-        name, _, value = text.partition("=")
-        if not name or not value:
-            raise SettingsError(f"{option} is written {form}, got {text!r}.")
-        pairs[name] = value
-    return pairs
 
 
 @app.command("list")
@@ -87,10 +44,9 @@ def list_command() -> None:
         fetched = (cache_directory() / "data" / entry.name).is_dir()
         what = f"{entry.summary}\n[dim]{entry.size}[/dim]"
         table.add_row(entry.name, what, "\n".join(origins), "yes" if fetched else "no", end_section=True)
-    console = Console()
-    console.print(table)
-    console.print(f"Kept in {cache_directory() / 'data'} (set BEAMTREE_CACHE to change it).", soft_wrap=True)
-    console.print("Fetch one: beamtree data get NAME", soft_wrap=True)
+    results.print(table)
+    results.print(f"Kept in {cache_directory() / 'data'} (set BEAMTREE_CACHE to change it).", soft_wrap=True)
+    results.print("Fetch one: beamtree data get NAME", soft_wrap=True)
 
 
 @app.command("get")
@@ -101,27 +57,26 @@ def get_command(
     ] = None,
 ) -> None:
     """Fetch a public data set into the cache and print the paths of its files."""
-    console, notes = Console(), Console(stderr=True)
-    with notes.status(f"getting {name}") as status:
+    with messages.status(f"getting {name}") as status:
 
         def say(message: str) -> None:
             status.update(message)
             if " failed: " in message:
-                notes.print(f"[yellow]{message}[/yellow]; trying the next source", soft_wrap=True, highlight=False)
+                messages.print(f"[yellow]{message}[/yellow]", soft_wrap=True)
 
         files = fetch(name, original=original, say=say)
-    _print_files(console, name, files)
+    _print_files(name, files)
 
 
-def _print_files(console: Console, name: str, files: PublicFiles) -> None:
-    console.print(f"[bold]{name}[/bold] from {files.source}", soft_wrap=True, highlight=False)
+def _print_files(name: str, files: PublicFiles) -> None:
+    results.print(f"[bold]{name}[/bold] from {files.source}", soft_wrap=True)
     if files.note:
-        console.print(f"note: {files.note}", soft_wrap=True)
-    console.print(f"interactions  {files.interactions}", soft_wrap=True, highlight=False)
+        results.print(f"note: {files.note}", soft_wrap=True)
+    results.print(f"interactions  {files.interactions}", soft_wrap=True)
     items = "" if files.items is None else f" --items {files.items}"
     if files.items is not None:
-        console.print(f"items         {files.items}", soft_wrap=True, highlight=False)
-    console.print(f"next: beamtree fit {files.interactions}{items}", soft_wrap=True, highlight=False)
+        results.print(f"items         {files.items}", soft_wrap=True)
+    results.print(f"next: beamtree fit {files.interactions}{items}", soft_wrap=True)
 
 
 @app.command("describe")
@@ -142,29 +97,20 @@ def describe_command(
     """Count users, items and interactions; show history lengths, popularity, time span and what the filter keeps."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
-    log = read_log(
-        path,
-        column=column,
-        min_rating=min_rating,
-        event_type=event_type,
-        since=since,
-        until=until,
-        bad_rows=bad_rows,
-        rejects=rejects,
-    )
+    given = log_settings(column=column, min_rating=min_rating, event_type=event_type, since=since, until=until)
+    log = read_log(path, LogSettings(**given), bad_rows=bad_rows, rejects=rejects)
     description = describe_log(log, min_interactions=min_interactions)
     if as_json:
         typer.echo(json.dumps({"reading": asdict(log.report), **asdict(description)}))
         return
-    console = Console()
     for line in log.report.lines():
-        console.print(line, soft_wrap=True)
-    _print_description(console, description)
+        results.print(line, soft_wrap=True)
+    _print_description(description)
 
 
-def _print_description(console: Console, found: LogDescription) -> None:
-    console.print(_summary_table(found))
-    console.print(
+def _print_description(found: LogDescription) -> None:
+    results.print(_summary_table(found))
+    results.print(
         _bar_table(
             "History lengths",
             ("interactions", "users"),
@@ -180,7 +126,7 @@ def _print_description(console: Console, found: LogDescription) -> None:
     curve.add_column("")
     for share, received in found.popularity_curve.items():
         curve.add_row(f"{share:.0%}", f"{received:.1%}", "█" * round(received * BAR_WIDTH))
-    console.print(curve)
+    results.print(curve)
 
 
 def _summary_table(found: LogDescription) -> Table:

@@ -11,7 +11,6 @@ Each may also be compressed (.gz, .zst). Text stays text here: what an id or a t
 
 import glob
 import gzip
-import io
 import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
+import zstandard
 
 from beamtree.data.malformed import find_bad_json_lines, find_ragged_rows
 from beamtree.errors import DataError
@@ -164,7 +164,7 @@ def _content(path: Path) -> Path | bytes:
         with path.open("rb") as file:
             if compression == "gzip":
                 return gzip.decompress(file.read())
-            return _decompress_zstd(file, path)
+            return _decompress_zstd(file.read())
     except (OSError, EOFError, zlib.error) as problem:
         raise DataError(
             f"{path}: its name says {compression}, but it cannot be unpacked ({problem}). It is damaged, cut short or "
@@ -172,16 +172,19 @@ def _content(path: Path) -> Path | bytes:
         ) from problem
 
 
-def _decompress_zstd(file: io.BufferedReader, path: Path) -> bytes:
-    try:
-        import zstandard
-    except ImportError as missing:
-        raise DataError(f"{path}: reading .zst files needs the package zstandard: pip install zstandard.") from missing
-    try:
-        unpacked = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read()
-    except zstandard.ZstdError as problem:
-        raise OSError(str(problem)) from problem
-    return bytes(unpacked)
+def _decompress_zstd(packed: bytes) -> bytes:
+    """All frames of a zstd file; OSError where one is damaged or cut short, which readers of streams let pass."""
+    unpacked = []
+    while packed:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            unpacked.append(frame.decompress(packed))
+        except zstandard.ZstdError as problem:
+            raise OSError(str(problem)) from problem
+        if not frame.eof:
+            raise OSError("it ends in the middle of a frame")
+        packed = frame.unused_data
+    return b"".join(unpacked)
 
 
 def _head(content: Path | bytes) -> bytes:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from beamtree.cli.data import app, parse_pairs
+from beamtree.cli.data import app
 from beamtree.data.public import fetch
 from beamtree.errors import DataError, SettingsError
 
@@ -112,6 +112,7 @@ def test_describe_knows_public_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["user_id", "=uid", "user_id="])
-def test_pairs_need_both_sides(text: str) -> None:
-    with pytest.raises(SettingsError, match="--column is written OURS=THEIRS, got"):
-        parse_pairs([text], option="--column", form="OURS=THEIRS")
+def test_a_misspelt_column_is_refused(text: str, log: str) -> None:
+    result = run("describe", log, "--column", text)
+    assert isinstance(result.exception, SettingsError)
+    assert f"got {text!r}" in str(result.exception)

@@ -104,6 +104,7 @@ def test_missing_paths_and_empty_folders_are_named(tmp_path: Path) -> None:
         ("log.csv.gz", b"user_id\n1\n", "its name says gzip, but it cannot be unpacked"),
         ("log.csv.gz", gzip.compress(b"user_id\n" * 100)[:-10], "its name says gzip, but it cannot be unpacked"),
         ("log.csv.zst", b"user_id\n1\n", "its name says zstd, but it cannot be unpacked"),
+        ("log.csv.zst", zstandard.compress(b"user_id\n" * 100)[:-3], "it ends in the middle of a frame"),
         ("log.dat", b"1,2,3\n", "no '::' between fields"),
         ("log.xyz", b"1,2,3\n", "cannot tell its format from its name"),
         ("log.csv", b"user,title\n1,caf\xe9\n", "cannot be read as csv"),
@@ -125,6 +126,13 @@ def test_truncated_parquet_is_called_damaged(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"cannot be read as parquet .* damaged") as caught:
             read(path)
         assert path.name in str(caught.value)
+
+
+def test_all_frames_of_a_compressed_file_are_read(tmp_path: Path) -> None:
+    for suffix, compress in ((".gz", gzip.compress), (".zst", zstandard.compress)):
+        path = tmp_path / f"log.csv{suffix}"
+        path.write_bytes(compress(b"user\n1\n") + compress(b"2\n"))
+        assert read(path)["user"].to_list() == ["1", "2"]
 
 
 def test_latin_1_titles_of_movielens_files_are_kept(tmp_path: Path) -> None:

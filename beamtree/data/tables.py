@@ -190,8 +190,11 @@ def _decompress_zstd(packed: bytes) -> bytes:
 def _head(content: Path | bytes) -> bytes:
     if isinstance(content, bytes):
         return content[:_HEAD_BYTES]
-    with content.open("rb") as file:
-        return file.read(_HEAD_BYTES)
+    try:
+        with content.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError as problem:
+        raise DataError(f"{content}: cannot be opened ({problem.strerror}). Check who may read it.") from problem
 
 
 def _check_head(path: Path, head: bytes, *, file_format: str) -> None:

@@ -118,6 +118,18 @@ def test_a_file_that_is_not_what_its_name_says(name: str, content: bytes, messag
     assert str(path) in str(caught.value)
 
 
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("user\n1\n")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(DataError, match=r"log\.csv: cannot be opened \(Permission denied\)"):
+        read(path)
+
+
 def test_truncated_parquet_is_called_damaged(tmp_path: Path) -> None:
     content = as_parquet(tmp_path / "whole.parquet")
     for kept in (len(content) - 1, len(content) // 2, 5):

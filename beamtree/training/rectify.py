@@ -1,0 +1,72 @@
+"""Rectified labels, DTR(T-RL): on which levels a target counts as positive (Eq. 13).
+
+A target counts on a level when no leaf below its ancestor there has a strictly higher estimated probability. Subtrees
+nest, so this is a step function: one small number per instance, the first level at which the target wins.
+"""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.tree.item_tree import VACANT, ItemTree
+
+Int8Array = npt.NDArray[np.int8]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+Rectification = Literal["subtree", "child"]
+
+
+def scores_by_leaf(item_scores: Float32Array, tree: ItemTree) -> Float32Array:
+    """Estimated scores (instances, items) in the order of the leaves (instances, leaves); vacant leaves get -inf."""
+    by_leaf = item_scores[:, tree.item_at_leaf]
+    by_leaf[:, tree.item_at_leaf == VACANT] = -np.inf
+    return by_leaf
+
+
+def first_winning_level(leaf_scores: Float32Array, target_leaves: Int64Array, *, tree: ItemTree) -> Int8Array:
+    """The first level on which the target wins its whole subtree, 1 to height: (instances,).
+
+    The nearest strictly better leaf on either side decides: the target wins from the first level on that separates it
+    from both.
+    """
+    rows = np.arange(len(target_leaves))
+    better = leaf_scores > leaf_scores[rows, target_leaves][:, None]
+    leaves = np.arange(tree.num_leaves)
+    left = np.where(better & (leaves < target_leaves[:, None]), leaves, -1).max(axis=1)
+    right = np.where(better & (leaves > target_leaves[:, None]), leaves, tree.num_leaves).min(axis=1)
+    winning_level = np.full(len(target_leaves), tree.height, dtype=np.int8)
+    for level in range(tree.height - 1, 0, -1):
+        own = tree.ancestors(target_leaves, level)
+        wins = (tree.ancestors(np.maximum(left, 0), level) != own) | (left < 0)
+        wins &= (tree.ancestors(np.minimum(right, tree.num_leaves - 1), level) != own) | (right == tree.num_leaves)
+        winning_level[wins] = level
+    return winning_level
+
+
+def winning_child_levels(leaf_scores: Float32Array, target_leaves: Int64Array, *, tree: ItemTree) -> Int32Array:
+    """The laxer test of the published code, as a bit mask (instances,): bit j - 1 stands for level j.
+
+    A level counts when, among the children of the target's ancestor there, none has a better best leaf than the child
+    on the target's path. This does not nest. The leaf level always counts.
+    """
+    rows = np.arange(len(target_leaves))
+    best_below = leaf_scores
+    mask = np.full(len(target_leaves), 1 << (tree.height - 1), dtype=np.int32)
+    for level in range(tree.height - 1, 0, -1):
+        first, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+        best_of_node = np.maximum.reduceat(best_below, first, axis=1)
+        on_path = best_below[rows, tree.ancestors(target_leaves, level + 1)]
+        wins = on_path >= best_of_node[rows, tree.ancestors(target_leaves, level)]
+        mask[wins] |= 1 << (level - 1)
+        best_below = best_of_node
+    return mask
+
+
+def level_weights(levels: Int8Array | Int32Array, *, rectification: Rectification, height: int) -> Float32Array:
+    """The label of each level for each instance, 1 or 0: (instances, height), from what the functions above gave."""
+    every_level = np.arange(1, height + 1)
+    if rectification == "subtree":
+        return (every_level >= levels[:, None]).astype(np.float32)
+    return ((levels[:, None] >> (every_level - 1)) & 1).astype(np.float32)

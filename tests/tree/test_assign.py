@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beamtree.errors import InputError
+from beamtree.tree.assign import Priority, assign_balanced, by_regret, by_score
+
+HOMELESS = np.full(8, -1)
+
+
+def test_a_full_node_passes_its_item_on_to_the_next_best() -> None:
+    """Eight items, four nodes of two: f wants the first node, which b and c fill; its next best is the second."""
+    a, b, c, d, e, f, g, h = range(8)
+    scores = np.full((8, 4), -9.0)
+    for item, node, score in [(b, 0, -1), (c, 0, -2), (f, 0, -3), (f, 1, -4), (a, 1, -1), (d, 2, -1), (e, 2, -1)]:
+        scores[item, node] = score
+    scores[[g, h], 3] = -1.0
+    nodes = assign_balanced(scores, capacities=np.full(4, 2), current=HOMELESS, priority=by_score)
+    assert nodes.tolist() == [1, 0, 0, 2, 2, 1, 3, 3]
+
+
+def test_regret_serves_those_who_would_lose_most() -> None:
+    scores = np.array([[-1.0, -1.5], [-2.0, -9.0]])
+    capacities, nobody = np.array([1, 1]), np.full(2, -1)
+    greedy = assign_balanced(scores, capacities=capacities, current=nobody, priority=by_score)
+    regretful = assign_balanced(scores, capacities=capacities, current=nobody, priority=by_regret)
+    assert greedy.tolist() == [0, 1]
+    assert regretful.tolist() == [1, 0]
+
+
+def test_items_without_data_stay_where_they_are_while_there_is_room() -> None:
+    scores = np.array([[-1.0, -2.0], [np.nan, np.nan], [np.nan, np.nan], [np.nan, np.nan]])
+    nodes = assign_balanced(scores, capacities=np.array([2, 2]), current=np.array([1, 0, 0, 1]))
+    assert nodes.tolist() == [0, 0, 1, 1]
+
+
+def test_too_little_room_is_refused() -> None:
+    with pytest.raises(InputError, match="room for 3 items"):
+        assign_balanced(np.zeros((3, 2)), capacities=np.array([1, 1]), current=np.zeros(3, dtype=np.int64))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    num_items=st.integers(1, 40),
+    num_nodes=st.integers(1, 9),
+    spare=st.integers(0, 5),
+    priority=st.sampled_from([by_score, by_regret]),
+    seed=st.integers(0, 10_000),
+)
+def test_everyone_gets_a_node_and_no_node_overflows(
+    num_items: int, num_nodes: int, spare: int, priority: Priority, seed: int
+) -> None:
+    """Ties, -inf and items without data among them."""
+    generator = np.random.default_rng(seed)
+    scores = generator.integers(-3, 1, size=(num_items, num_nodes)).astype(np.float64)
+    scores[generator.random(scores.shape) < 0.2] = -np.inf
+    scores[generator.random(num_items) < 0.2] = np.nan
+    capacities = np.bincount(generator.integers(0, num_nodes, size=num_items + spare), minlength=num_nodes)
+    current = generator.integers(-1, num_nodes, size=num_items)
+    nodes = assign_balanced(scores, capacities=capacities, current=current, priority=priority)
+    assert (nodes >= 0).all()
+    assert (np.bincount(nodes, minlength=num_nodes) <= capacities).all()

@@ -110,6 +110,12 @@ def test_all_faults_and_contradictions_come_in_one_message() -> None:
         assert sum(line.startswith(start) for line in lines) == 1, start
 
 
+def test_a_slope_over_the_depth_belongs_to_uniform_negatives() -> None:
+    with pytest.raises(SettingsError, match=r"training\.depth_slope belongs to uniform negatives"):
+        Config.load(assignments=["training.method=dtr-t", "training.depth_slope=0.5"])
+    assert Config.load(assignments=["training.method=dtr-t"]).training.method == "dtr-t"
+
+
 @pytest.mark.parametrize(
     "assignment",
     [

@@ -91,7 +91,7 @@ def test_normalisation_stands_between_the_layer_and_its_activation() -> None:
     settings = model_settings(embedding_dim=1, windows=(1,), attention_hidden=1, layers=(1, 1, 1))
     model = stirred_model(settings, random_tree(2, branching=2, seed=0), seed=3)
     with torch.no_grad():
-        model.norm[2].bias.copy_(torch.tensor([-2.0]))  # type: ignore[union-attr]
+        model.get_parameter("norm.2.bias").fill_(-2.0)
     scores = model(torch.tensor([[[5.0]]]), torch.tensor([[[1.0], [-7.0]]]), present=torch.tensor([[True]]))
     last = model.mlp.linear(3)
     expected = (last.weight[0, 0] * -2.0 * model.mlp.slopes[2] + last.bias[0]).item()

@@ -41,13 +41,14 @@ class Question:
             tensor.requires_grad_()
 
     def plain(self) -> Tensor:
-        return self.model(
+        scores: Tensor = self.model(
             self.history,
             self.nodes,
             present=self.present,
             candidates=self.candidates,
             dropout_generator=torch.Generator().manual_seed(1),
         )
+        return scores
 
     def factored(self) -> Tensor:
         prepared = prepare_history(self.model, self.history, present=self.present)

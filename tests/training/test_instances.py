@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beamtree.data.split import Spans
+from beamtree.errors import DataError
+from beamtree.training.instances import ShuffledOrder, TrainingInstances
+from tests.small import sequences_of
+
+SEQUENCES = sequences_of([[0, 1, 2, 3], [4, 5], [6], [7, 8, 9]])
+
+
+def spans_of(*pairs: tuple[int, int]) -> Spans:
+    start, end = np.array(pairs, dtype=np.int64).T
+    return Spans(user=np.arange(len(pairs), dtype=np.int32), start=start.copy(), end=end.copy())
+
+
+def pairs_of(instances: TrainingInstances) -> list[tuple[list[int], int]]:
+    batch = instances.batch(np.arange(len(instances)))
+    return list(zip(batch.histories.tolist(), batch.targets.tolist(), strict=True))
+
+
+def test_every_position_from_the_first_target_on_is_an_instance() -> None:
+    """The last item of the first user lies outside its span: it is neither target nor history."""
+    spans = spans_of((0, 3), (4, 6), (6, 7), (7, 10))
+    instances = TrainingInstances(SEQUENCES, spans, first_target=1, history_length=2)
+    assert pairs_of(instances) == [([-1, 0], 1), ([0, 1], 2), ([-1, 4], 5), ([-1, 7], 8), ([7, 8], 9)]
+    later = TrainingInstances(SEQUENCES, spans, first_target=2, history_length=3)
+    assert pairs_of(later) == [([-1, 0, 1], 2), ([-1, 7, 8], 9)]
+
+
+def test_a_batch_takes_instances_in_any_order_and_more_than_once() -> None:
+    instances = TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=1, history_length=1)
+    batch = instances.batch(np.array([3, 0, 3]))
+    assert batch.targets.tolist() == [5, 1, 5]
+    assert batch.histories.tolist() == [[4], [0], [4]]
+
+
+def test_a_log_without_any_target_is_refused() -> None:
+    with pytest.raises(DataError, match="more than 4 interactions, found none among 2 users"):
+        TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=4, history_length=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=8),
+    first_target=st.integers(1, 5),
+    history_length=st.integers(1, 6),
+)
+def test_instances_equal_those_of_two_plain_loops(lengths: list[int], first_target: int, history_length: int) -> None:
+    items = iter(range(sum(lengths)))
+    lists = [[next(items) for _ in range(length)] for length in lengths]
+    expected = [
+        ([-1] * max(0, history_length - place) + items[max(0, place - history_length) : place], items[place])
+        for items in lists
+        for place in range(first_target, len(items))
+    ]
+    sequences = sequences_of(lists)
+    spans = spans_of(*zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True))
+    if expected:
+        instances = TrainingInstances(sequences, spans, first_target=first_target, history_length=history_length)
+        assert pairs_of(instances) == expected
+    else:
+        with pytest.raises(DataError):
+            TrainingInstances(sequences, spans, first_target=first_target, history_length=history_length)
+
+
+@settings(max_examples=30, deadline=None)
+@given(num_instances=st.integers(1, 50), batch_size=st.integers(1, 20), seed=st.integers(0, 2**32 - 1))
+def test_an_epoch_visits_no_instance_twice_and_leaves_out_less_than_a_batch(
+    num_instances: int, batch_size: int, seed: int
+) -> None:
+    order = ShuffledOrder(num_instances, batch_size=batch_size, seed=seed)
+    assert order.batch_size == min(batch_size, num_instances)
+    for epoch in range(3):
+        steps = range(epoch * order.steps_per_epoch, (epoch + 1) * order.steps_per_epoch)
+        visited = np.concatenate([order.instances_of(step) for step in steps])
+        assert len(set(visited.tolist())) == len(visited) > num_instances - order.batch_size
+        assert set(visited.tolist()) <= set(range(num_instances))
+        if num_instances % order.batch_size == 0:
+            assert sorted(visited.tolist()) == list(range(num_instances))
+
+
+def test_the_batch_of_a_step_depends_on_seed_and_step_alone() -> None:
+    """Whoever starts at step 7, or goes back and forth, sees what one sees who came all the way."""
+    straight = ShuffledOrder(20, batch_size=6, seed=3)
+    batches = [straight.instances_of(step).tolist() for step in range(9)]
+    jumping = ShuffledOrder(20, batch_size=6, seed=3)
+    for step in (7, 0, 8, 3, 2, 7, 1):
+        assert jumping.instances_of(step).tolist() == batches[step]
+    assert batches[0:3] != batches[3:6], "each epoch is shuffled anew"
+    assert ShuffledOrder(20, batch_size=6, seed=4).instances_of(0).tolist() != batches[0]

@@ -11,7 +11,8 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import HeldOut, Split, split_by_time, split_leave_last_out, split_none, split_users
 from beamtree.evaluation.metrics import Metrics, measure
-from beamtree.retrieval.engine import Engine, Ragged
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.found import Ragged
 
 Int32Array = npt.NDArray[np.int32]
 Recommend = Callable[["Questions", int], Int32Array]

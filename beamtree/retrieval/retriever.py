@@ -16,7 +16,8 @@ from beamtree.data.interactions import InteractionLog
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.errors import InputError, UnknownIdsError
-from beamtree.retrieval.engine import BoolArray, Engine, Found
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.found import BoolArray, Found
 from beamtree.tree.filters import Eligibility
 
 Int64Array = npt.NDArray[np.int64]

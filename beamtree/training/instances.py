@@ -16,10 +16,14 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Batch:
-    """Histories (instances, positions) of dense items, oldest first, -1 in front; targets (instances,)."""
+    """Histories (instances, positions) of dense items, oldest first, -1 in front; targets (instances,).
+
+    level_weights: (instances, height), the label of the target's ancestor on each level; None where all are 1.
+    """
 
     histories: Int32Array
     targets: Int32Array
+    level_weights: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from beamtree.config import TrainingSettings
-from beamtree.model.preference import TABLES, PreferenceModel
+from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import history_table_rows, prepare_history, score_nodes
 from beamtree.training.instances import Batch
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import NegativeSampler
+from beamtree.training.optimiser import Arrays, ModelOptimiser, RowGradient
 from beamtree.training.randomness import numpy_generator, torch_generator
-from beamtree.training.rows import RowAdam
 from beamtree.tree.item_tree import ItemTree
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Learner(Protocol):
@@ -49,27 +47,22 @@ class TorchLearner:
         self._tree = tree
         self._negatives = negatives
         self._settings = settings
-        self._network = network_optimiser(model, settings)
-        self._tables = {
-            name: RowAdam.for_table(
-                table, decoupled_decay=settings.optimiser == "adamw", weight_decay=settings.weight_decay
-            )
-            for name, table in model.named_parameters()
-            if name in TABLES
-        }
+        self._optimiser = ModelOptimiser(model, settings=settings)
 
     def step(self, batch: Batch, *, step: int, learning_rate: float) -> float:
         """Learn from a batch; the loss before the update."""
-        self._network.zero_grad()
+        self._optimiser.zero_grad()
         loss, touched = self._accumulate_gradients(batch, step=step)
-        torch.nn.utils.clip_grad_norm_(self.model.network_parameters(), self._settings.clip_norm)
-        for group in self._network.param_groups:
-            group["lr"] = learning_rate
-        self._network.step()
-        for name, rows, gradients in touched.gradients():
-            table = self.model.get_parameter(name)
-            self._tables[name].step(table, rows=rows, gradients=gradients, learning_rate=learning_rate, step=step + 1)
+        self._optimiser.step(touched.gradients(), learning_rate=learning_rate, step=step)
         return loss
+
+    def optimiser_arrays(self) -> Arrays:
+        """The optimiser's state, for a checkpoint."""
+        return self._optimiser.arrays()
+
+    def restore_optimiser(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take up the state that `optimiser_arrays` gave."""
+        self._optimiser.restore(arrays)
 
     def _accumulate_gradients(self, batch: Batch, *, step: int) -> tuple[float, "TouchedRows"]:
         """The loss of a batch, the mean over its instances and levels, with its gradients left in the leaves."""
@@ -78,6 +71,7 @@ class TorchLearner:
         node_rows = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)
         history_rows = torch.from_numpy(self._history_rows(batch.histories)).to(device)
+        weights = None if batch.level_weights is None else torch.from_numpy(batch.level_weights.T.copy()).to(device)
         dropout_generator = torch_generator(seed, "dropout", step, device=device)
         touched = TouchedRows(self.model)
         num_levels = len(node_rows)
@@ -94,7 +88,8 @@ class TorchLearner:
                 dropout_generator=dropout_generator,
             )
             share = (levels.stop - levels.start) / num_levels
-            partial = share * sampled_softmax_loss(scores, log_correction[levels].flatten(0, 1))
+            labels = None if weights is None else weights[levels].flatten()
+            partial = share * sampled_softmax_loss(scores, log_correction[levels].flatten(0, 1), weights=labels)
             partial.backward()
             loss += float(partial.detach())
         self.model.eval()
@@ -106,28 +101,6 @@ class TorchLearner:
         if self.model.node_table.device.type != "cpu" or isinstance(self.model.norm[0], torch.nn.BatchNorm1d):
             return [slice(0, num_levels)]
         return [slice(level, level + 1) for level in range(num_levels)]
-
-    def optimiser_arrays(self) -> Arrays:
-        """The optimiser's state, for a checkpoint."""
-        arrays: Arrays = {}
-        for name, adam in self._tables.items():
-            arrays[f"{name}.first_moment"] = adam.first_moment.cpu().numpy()
-            arrays[f"{name}.second_moment"] = adam.second_moment.cpu().numpy()
-        for index, state in self._network.state_dict()["state"].items():
-            arrays |= {f"network.{index}.{key}": value.cpu().numpy() for key, value in state.items()}
-        return arrays
-
-    def restore_optimiser(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take up the state that `optimiser_arrays` gave."""
-        for name, adam in self._tables.items():
-            adam.first_moment.copy_(torch.from_numpy(arrays[f"{name}.first_moment"]))
-            adam.second_moment.copy_(torch.from_numpy(arrays[f"{name}.second_moment"]))
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in arrays.items():
-            if key.startswith("network."):
-                _, index, moment = key.split(".")
-                state.setdefault(int(index), {})[moment] = torch.from_numpy(np.array(value))
-        self._network.load_state_dict({**self._network.state_dict(), "state": state})
 
     def _history_rows(self, histories: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Rows of the history table for each level and instance: (levels, instances, positions)."""
@@ -150,7 +123,7 @@ class TouchedRows:
         """Vectors (..., size) of history rows (...), likewise."""
         return self._gather("node_table" if self._model.item_table is None else "item_table", rows)
 
-    def gradients(self) -> Iterator[tuple[str, Tensor, Tensor]]:
+    def gradients(self) -> Iterator[RowGradient]:
         """(table name, distinct rows in rising order, their summed gradients), after the backward passes."""
         for name, parts in self._parts.items():
             rows = torch.cat([part_rows for part_rows, _ in parts])
@@ -164,9 +137,3 @@ class TouchedRows:
         leaf = self._model.get_parameter(name).detach()[rows.clamp(min=0)].requires_grad_()
         self._parts.setdefault(name, []).append((rows.flatten(), leaf))
         return leaf
-
-
-def network_optimiser(model: PreferenceModel, settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Torch's Adam or AdamW over the small weights."""
-    kind = torch.optim.AdamW if settings.optimiser == "adamw" else torch.optim.Adam
-    return kind(model.network_parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)

@@ -6,6 +6,7 @@ the catalogue is.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ class RowAdam:
     epsilon: float = 1e-8
 
     @classmethod
-    def for_table(cls, table: Tensor, *, decoupled_decay: bool, weight_decay: float) -> "RowAdam":
+    def for_table(cls, table: Tensor, *, decoupled_decay: bool, weight_decay: float) -> Self:
         """Fresh moments for a table."""
         return cls(torch.zeros_like(table), torch.zeros_like(table), decoupled_decay, weight_decay)
 

@@ -8,7 +8,10 @@
 
 #include <optional>
 
-#include "training.hpp"
+#include "adam.hpp"
+#include "relearn.hpp"
+#include "sampling.hpp"
+#include "search.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -279,10 +282,17 @@ nb::object score_rows(const Network<T>& net, const AnyTable& node_array, const A
 template <class T>
 nb::tuple unpack_step(const Network<T>& net, StepResult<T>&& result) {
     const std::size_t nodes = result.nodes.rows.size(), items = result.items.rows.size(), d = static_cast<std::size_t>(net.d);
+    nb::dict work;
+    work["forward_pairs"] = result.work.forward_pairs;
+    work["forward_nodes"] = result.work.forward_nodes;
+    work["backward_pairs"] = result.work.backward_pairs;
+    work["backward_nodes"] = result.work.backward_nodes;
+    work["prepared"] = result.work.prepared;
+    work["learned"] = result.work.learned;
     return nb::make_tuple(result.loss, unpack(net, *result.weights), to_numpy(std::move(result.nodes.rows), {nodes}),
                           to_numpy(std::move(result.nodes.values), {nodes, d}),
                           to_numpy(std::move(result.items.rows), {items}),
-                          to_numpy(std::move(result.items.values), {items, d}));
+                          to_numpy(std::move(result.items.values), {items, d}), work);
 }
 
 Tables tables_of(const AnyTable& nodes, const std::optional<AnyTable>& items, index_t width) {
@@ -324,6 +334,247 @@ nb::tuple candidates_step(const Network<T>& net, const AnyTable& node_table, con
     return unpack_step(net, std::move(result));
 }
 
+// A tree together with the arrays it reads, which it keeps alive.
+struct PyTree {
+    Array1<std::int32_t> item_at_leaf, leaf_of_item;
+    Tree tree;
+
+    PyTree(index_t branching, Array1<std::int32_t> at_leaf, Array1<std::int32_t> of_item)
+        : item_at_leaf(at_leaf), leaf_of_item(of_item),
+          tree(checked(branching, at_leaf, of_item), static_cast<index_t>(at_leaf.shape(0)), at_leaf.data(), of_item.data(),
+               static_cast<index_t>(of_item.shape(0))) {}
+
+    static index_t checked(index_t branching, const Array1<std::int32_t>& at_leaf, const Array1<std::int32_t>& of_item) {
+        require(branching >= 2, "branching: expected at least 2");
+        require(at_leaf.shape(0) > 0, "item_at_leaf: expected at least one leaf");
+        require_range(at_leaf.data(), static_cast<index_t>(at_leaf.shape(0)), -1, static_cast<index_t>(of_item.shape(0)),
+                      "item_at_leaf");
+        require_range(of_item.data(), static_cast<index_t>(of_item.shape(0)), 0, static_cast<index_t>(at_leaf.shape(0)),
+                      "leaf_of_item");
+        return branching;
+    }
+};
+
+struct PyLeafSet {
+    LeafSet leaves;
+    index_t size;
+};
+
+// Leaves that any request may return: occupied, and their item allowed.
+std::shared_ptr<PyLeafSet> allow(const PyTree& tree, const Array1<bool>& allowed_items) {
+    require(static_cast<index_t>(allowed_items.shape(0)) == tree.tree.items, "allowed_items: expected one entry per item");
+    const std::int32_t* at_leaf = tree.item_at_leaf.data();
+    const bool* allowed = allowed_items.data();
+    nb::gil_scoped_release release;
+    return std::make_shared<PyLeafSet>(PyLeafSet{
+        LeafSet(tree.tree.leaves, [&](index_t leaf) { return at_leaf[leaf] >= 0 && allowed[at_leaf[leaf]]; }),
+        tree.tree.leaves});
+}
+
+Model<float> model_of(const Network<float>& net, const PyTree& tree, const AnyTable& nodes,
+                      const std::optional<AnyTable>& items) {
+    Model<float> model{net, tree.tree, table_of(nodes, net.d, "node_table"), Table{}, items.has_value()};
+    require(model.nodes.rows == tree.tree.num_nodes(), "node_table: expected " + std::to_string(tree.tree.num_nodes()) +
+                                                           " rows, got " + std::to_string(model.nodes.rows));
+    if (items) {
+        model.items = table_of(*items, net.d, "item_table");
+        require(model.items.rows == tree.tree.items, "item_table: expected one row per item");
+    }
+    return model;
+}
+
+void require_histories(const Network<float>& net, const PyTree& tree, const Array2<std::int32_t>& histories) {
+    const index_t length = static_cast<index_t>(net.window_of.size());
+    require(static_cast<index_t>(histories.shape(1)) == length,
+            "histories: expected " + std::to_string(length) + " positions, got " + std::to_string(histories.shape(1)));
+    require_range(histories.data(), static_cast<index_t>(histories.size()), -1, tree.tree.items, "histories");
+}
+
+// beams: (requests,), or empty for the exact scan.
+nb::tuple search(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
+                 const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
+                 const std::optional<Array1<std::int64_t>>& beams, index_t k, bool widen, const PyLeafSet* allowed,
+                 const std::optional<Array1<std::int32_t>>& excluded_items,
+                 const std::optional<Array1<std::int64_t>>& excluded_offsets) {
+    const Model<float> model = model_of(net, tree, node_table, item_table);
+    require_histories(net, tree, histories);
+    const index_t requests = static_cast<index_t>(histories.shape(0));
+    require(k >= 1, "k: expected at least 1");
+    require(allowed == nullptr || allowed->size == tree.tree.leaves, "allowed: made for another tree");
+    if (beams) {
+        require(static_cast<index_t>(beams->shape(0)) == requests, "beam_widths: expected one per request");
+        require_range(beams->data(), requests, 1, std::numeric_limits<std::int32_t>::max(), "beam_widths");
+    }
+    require(excluded_items.has_value() == excluded_offsets.has_value(), "excluded: expected items and offsets");
+    if (excluded_items) {
+        const std::int64_t* offsets = excluded_offsets->data();
+        require(static_cast<index_t>(excluded_offsets->shape(0)) == requests + 1, "excluded: expected requests + 1 offsets");
+        require(offsets[0] >= 0 && offsets[requests] <= static_cast<std::int64_t>(excluded_items->shape(0)),
+                "excluded: offsets leave the items");
+        for (index_t r = 0; r < requests; ++r) require(offsets[r] <= offsets[r + 1], "excluded: offsets must not fall");
+        require_range(excluded_items->data(), static_cast<index_t>(excluded_items->shape(0)), -1, tree.tree.items, "excluded");
+    }
+    std::vector<std::int32_t> items(static_cast<std::size_t>(requests * k));
+    std::vector<float> scores(static_cast<std::size_t>(requests * k));
+    {
+        nb::gil_scoped_release release;
+        const LeafSet* shared = allowed != nullptr ? &allowed->leaves
+                                : tree.tree.has_vacancies ? &tree.tree.occupied_leaves
+                                                          : nullptr;
+        const index_t length = static_cast<index_t>(net.window_of.size());
+        auto eligible_of = [&](index_t request) {
+            std::vector<index_t> excluded;
+            if (excluded_items)
+                for (std::int64_t i = excluded_offsets->data()[request]; i < excluded_offsets->data()[request + 1]; ++i) {
+                    const std::int32_t item = excluded_items->data()[i];
+                    if (item >= 0) excluded.push_back(tree.tree.leaf_of_item[item]);
+                }
+            return Eligible(tree.tree, shared, std::move(excluded));
+        };
+        auto found_of = [&](index_t request) { return Found{items.data() + request * k, scores.data() + request * k}; };
+        auto one = [&](index_t request, bool spread) {
+            static thread_local BeamSearch searcher;
+            const Eligible eligible = eligible_of(request);
+            index_t beam = static_cast<index_t>(beams->data()[request]);
+            if (widen) beam += std::min(eligible.excluded(), beam);
+            searcher.run(model, histories.data() + request * length, eligible, beam, k, spread, found_of(request));
+        };
+        if (!beams)
+            for (index_t request = 0; request < requests; ++request) {
+                const Eligible eligible = eligible_of(request);
+                exact_scan(model, histories.data() + request * length, eligible, eligible.total() == tree.tree.leaves, k,
+                           found_of(request));
+            }
+        else if (requests < ThreadPool::shared().size())
+            for (index_t request = 0; request < requests; ++request) one(request, true);
+        else
+            ThreadPool::shared().run(requests, [&](index_t request, int) { one(request, false); });
+    }
+    const std::size_t rows = static_cast<std::size_t>(requests), columns = static_cast<std::size_t>(k);
+    return nb::make_tuple(to_numpy(std::move(items), {rows, columns}), to_numpy(std::move(scores), {rows, columns}));
+}
+
+Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<std::int64_t>& negatives, bool from_root,
+                     bool correct_positive, std::uint64_t seed) {
+    require(sampler == "uniform" || sampler == "top_down", "sampler: expected uniform or top_down, got " + sampler);
+    require(static_cast<index_t>(negatives.shape(0)) == tree.height, "negatives: expected one count for each level below the root");
+    require_range(negatives.data(), tree.height, 1, std::numeric_limits<std::int32_t>::max(), "negatives");
+    Sampling sampling;
+    sampling.sampler = sampler == "uniform" ? Sampler::uniform : Sampler::top_down;
+    sampling.from_root = from_root;
+    sampling.correct_positive = correct_positive;
+    sampling.seed = seed;
+    sampling.negatives.push_back(0);
+    for (index_t level = 0; level < tree.height; ++level) sampling.negatives.push_back(negatives.data()[level]);
+    return sampling;
+}
+
+Batch batch_of(const Network<float>& net, const PyTree& tree, const Array2<std::int32_t>& histories,
+               const Array1<std::int32_t>& targets, const std::optional<Array2<float>>& weights) {
+    require_histories(net, tree, histories);
+    const index_t instances = static_cast<index_t>(histories.shape(0));
+    require(instances > 0, "histories: expected at least one instance");
+    require(static_cast<index_t>(targets.shape(0)) == instances, "targets: expected one per history");
+    require_range(targets.data(), instances, 0, tree.tree.items, "targets");
+    require(!weights || (static_cast<index_t>(weights->shape(0)) == instances &&
+                         static_cast<index_t>(weights->shape(1)) == tree.tree.height),
+            "weights: expected (instances, levels below the root)");
+    return Batch{histories.data(), targets.data(), weights ? weights->data() : nullptr, instances};
+}
+
+nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
+                     const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
+                     const Array1<std::int32_t>& targets, const std::optional<Array2<float>>& weights,
+                     const std::string& sampler, const Array1<std::int64_t>& negatives, bool from_root,
+                     bool correct_positive, std::uint64_t seed, float dropout, std::uint64_t dropout_seed) {
+    const Model<float> model = model_of(net, tree, node_table, item_table);
+    const Tables tables{model.nodes, model.items, model.separate};
+    const Batch batch = batch_of(net, tree, histories, targets, weights);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, seed);
+    const Dropout drop = dropout_of(dropout, dropout_seed);
+    StepResult<float> result;
+    {
+        nb::gil_scoped_release release;
+        result = step_on_batch(net, tables, tree.tree, batch, sampling, drop);
+    }
+    return unpack_step(net, std::move(result));
+}
+
+// node_rows, log_correction: (instances * levels, columns) as the step would draw them, -1 where a column is absent.
+nb::tuple draw(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
+               const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
+               const Array1<std::int32_t>& targets, const std::string& sampler, const Array1<std::int64_t>& negatives,
+               bool from_root, bool correct_positive, std::uint64_t seed) {
+    const Model<float> model = model_of(net, tree, node_table, item_table);
+    const Tables tables{model.nodes, model.items, model.separate};
+    const Batch batch = batch_of(net, tree, histories, targets, std::nullopt);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, seed);
+    std::vector<DrawnRow> drawn;
+    {
+        nb::gil_scoped_release release;
+        drawn = draw_batch(net, tables, tree.tree, batch, sampling);
+    }
+    std::size_t columns = 1;
+    for (const DrawnRow& row : drawn) columns = std::max(columns, row.node_rows.size());
+    const std::size_t rows = static_cast<std::size_t>(batch.instances * tree.tree.height);
+    std::vector<std::int64_t> node_rows(rows * columns, -1);
+    std::vector<float> correction(rows * columns, 0.0f);
+    for (const DrawnRow& row : drawn)
+        for (std::size_t c = 0; c < row.node_rows.size(); ++c) {
+            node_rows[static_cast<std::size_t>(row.row) * columns + c] = row.node_rows[c];
+            correction[static_cast<std::size_t>(row.row) * columns + c] = row.correction[c];
+        }
+    return nb::make_tuple(to_numpy(std::move(node_rows), {rows, columns}), to_numpy(std::move(correction), {rows, columns}));
+}
+
+template <class T>
+using Writable2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+void adam(Writable2<T> table, Writable2<T> first, Writable2<T> second, const Array1<std::int64_t>& rows,
+          const Array2<T>& gradients, double learning_rate, double beta1, double beta2, double epsilon, double weight_decay,
+          bool decoupled, std::int64_t step) {
+    const index_t height = static_cast<index_t>(table.shape(0)), width = static_cast<index_t>(table.shape(1));
+    const index_t count = static_cast<index_t>(rows.shape(0));
+    for (const auto& moment : {first, second})
+        require(static_cast<index_t>(moment.shape(0)) == height && static_cast<index_t>(moment.shape(1)) == width,
+                "moments: expected the shape of the table");
+    require(static_cast<index_t>(gradients.shape(0)) == count && static_cast<index_t>(gradients.shape(1)) == width,
+            "gradients: expected (rows, width)");
+    require(step >= 1, "step: expected to count from 1");
+    require_range(rows.data(), count, 0, height, "rows");
+    for (index_t i = 1; i < count; ++i) require(rows.data()[i - 1] < rows.data()[i], "rows: expected to rise, without repeats");
+    nb::gil_scoped_release release;
+    adam_rows(table.data(), first.data(), second.data(), rows.data(), gradients.data(), count, width,
+              AdamSettings{learning_rate, beta1, beta2, epsilon, weight_decay, decoupled, step});
+}
+
+template <class Sum>
+void relearn(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
+             const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
+             const Array1<std::int32_t>& targets, const Array1<std::int64_t>& groups, index_t upper, index_t lower,
+             Writable2<Sum> sums) {
+    const Model<float> model = model_of(net, tree, node_table, item_table);
+    require_histories(net, tree, histories);
+    const index_t instances = static_cast<index_t>(histories.shape(0));
+    require(static_cast<index_t>(targets.shape(0)) == instances, "targets: expected one per history");
+    require_range(targets.data(), instances, 0, tree.tree.items, "targets");
+    require(0 <= upper && upper < lower && lower <= tree.tree.height, "levels: expected 0 <= upper < lower <= height");
+    require(static_cast<index_t>(groups.shape(0)) == tree.tree.items, "groups: expected one per item");
+    require_range(groups.data(), tree.tree.items, -1, tree.tree.size(upper), "groups");
+    require(static_cast<index_t>(sums.shape(0)) == tree.tree.items, "sums: expected one row per item");
+    const index_t columns = static_cast<index_t>(sums.shape(1));
+    for (index_t i = 0; i < instances; ++i) {
+        const index_t group = static_cast<index_t>(groups.data()[targets.data()[i]]);
+        if (group < 0) continue;
+        require(tree.tree.first_descendant(group + 1, upper, lower) - tree.tree.first_descendant(group, upper, lower) <= columns,
+                "sums: too few columns for the candidates of a group");
+    }
+    nb::gil_scoped_release release;
+    score_candidates(model, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(), instances,
+                     sums.data());
+}
+
 template <class T>
 void bind_network(nb::module_& m, const char* name) {
     nb::class_<Network<T>>(m, name);
@@ -342,9 +593,30 @@ NB_MODULE(_kernels, m) {
     m.def("set_threads", [](int count) { ThreadPool::shared().resize(count); });
     m.def("pack_float32", &pack<float>);
     m.def("pack_float64", &pack<double>);
-    m.def("dropout_factor", [](std::uint64_t seed, std::int64_t row, std::int64_t column, std::int64_t unit, float rate) {
-        return DropoutMask(seed, row, rate).factor(column, unit);
+    m.def("dropout_factors", [](std::uint64_t seed, index_t row, index_t columns, index_t units, float rate) {
+        const DropoutMask mask(seed, row, dropout_of(rate, seed).rate);
+        std::vector<float> factors;
+        for (index_t column = 0; column < columns; ++column)
+            for (index_t unit = 0; unit < units; ++unit) factors.push_back(mask.factor(column, unit));
+        return to_numpy(std::move(factors), {static_cast<std::size_t>(columns), static_cast<std::size_t>(units)});
     });
     bind_network<float>(m, "NetworkFloat32");
     bind_network<double>(m, "NetworkFloat64");
+    nb::class_<PyTree>(m, "Tree").def(nb::init<index_t, Array1<std::int32_t>, Array1<std::int32_t>>());
+    nb::class_<PyLeafSet>(m, "LeafSet");
+    m.def("allow", &allow);
+    m.def("search", &search, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
+          "beam_widths"_a.none(), "k"_a, "widen"_a, "allowed"_a.none(), "excluded_items"_a.none(),
+          "excluded_offsets"_a.none());
+    m.def("batch_step", &batch_step, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
+          "targets"_a, "weights"_a.none(), "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "seed"_a,
+          "dropout"_a, "dropout_seed"_a);
+    m.def("draw", &draw, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a, "targets"_a,
+          "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "seed"_a);
+    m.def("adam", &adam<float>);
+    m.def("adam", &adam<double>);
+    m.def("relearn", &relearn<float>, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
+          "targets"_a, "groups"_a, "upper"_a, "lower"_a, "sums"_a);
+    m.def("relearn", &relearn<double>, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
+          "targets"_a, "groups"_a, "upper"_a, "lower"_a, "sums"_a);
 }

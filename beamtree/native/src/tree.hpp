@@ -56,7 +56,8 @@ class Tree {
     const std::int32_t* leaf_of_item = nullptr;  // (items,)
     index_t items = 0;
     bool has_vacancies = false;
-    LeafSet occupied_leaves;       // only with vacancies
+    LeafSet occupied_leaves;                     // only with vacancies
+    std::vector<index_t> occupied_sizes;         // (H + 1,) nodes per level with an item below them
 
     Tree(index_t branching_, index_t leaves_, const std::int32_t* item_at_leaf_, const std::int32_t* leaf_of_item_,
          index_t items_)
@@ -70,9 +71,17 @@ class Tree {
         offsets.push_back(0);
         for (index_t size : sizes) offsets.push_back(offsets.back() + size);
         for (index_t leaf = 0; leaf < leaves && !has_vacancies; ++leaf) has_vacancies = item_at_leaf[leaf] < 0;
-        if (has_vacancies) occupied_leaves = LeafSet(leaves, [&](index_t leaf) { return item_at_leaf[leaf] >= 0; });
+        occupied_sizes = sizes;
+        if (!has_vacancies) return;
+        occupied_leaves = LeafSet(leaves, [&](index_t leaf) { return item_at_leaf[leaf] >= 0; });
+        for (index_t level = 0; level <= height; ++level) {
+            index_t& count = occupied_sizes[static_cast<std::size_t>(level)];
+            count = 0;
+            for (index_t node = 0; node < size(level); ++node) count += occupied(node, level);
+        }
     }
 
+    index_t occupied_size(index_t level) const { return occupied_sizes[static_cast<std::size_t>(level)]; }
     index_t size(index_t level) const { return sizes[static_cast<std::size_t>(level)]; }
     index_t offset(index_t level) const { return offsets[static_cast<std::size_t>(level)]; }
     index_t num_nodes() const { return offsets.back(); }

@@ -1,0 +1,110 @@
+"""The preference network's small weights, packed for the kernels, and what the kernels compute of it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beamtree.native import _kernels
+
+BATCH_NORM_EPSILON = 1e-5
+TABLE_NAMES = ("node_table", "item_table")
+
+
+class Array(Protocol):
+    """A NumPy array or a torch tensor on the CPU: the kernels read both where they lie."""
+
+    def __dlpack_device__(self) -> Any:
+        """The device of the array."""
+        ...
+
+
+@dataclass(frozen=True)
+class AttentionGradients:
+    """Gradients of sum(d_weights * weights) by the vectors (positions, size), the nodes (n, size) and the weights."""
+
+    vectors: NDArray[Any]
+    nodes: NDArray[Any]
+    weights: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The small weights in the kernels' own order. A copy: pack again after the weights have changed.
+
+    windows: history positions per window, oldest first; they add up to the history.
+    """
+
+    kernel: _kernels.AnyNetwork
+    windows: tuple[int, ...]
+    size: int
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def pack(
+        cls,
+        weights: Mapping[str, Any],
+        *,
+        windows: Sequence[int],
+        normalisation: Literal["none", "layer", "batch"] = "none",
+    ) -> Network:
+        """From arrays named like the network's state; float32, or float64 for checks of the kernels.
+
+        "batch" folds the running statistics into the layers, which is right for scoring and wrong for training.
+        Tables and other names are left aside. Raises ValueError where an array is missing or has another size.
+        """
+        arrays = {name: plain(array) for name, array in weights.items() if name not in TABLE_NAMES}
+        if normalisation == "batch":
+            arrays = _fold_batch_norm(arrays)
+        hidden = np.asarray(arrays["attention.hidden.weight"])
+        mlp = [len(arrays[f"mlp.{layer}.bias"]) for layer in range(3)]
+        pack = _kernels.pack_float64 if hidden.dtype == np.float64 else _kernels.pack_float32
+        kernel = pack(arrays, list(windows), hidden.shape[1] // 3, hidden.shape[0], mlp, normalisation == "layer")
+        return cls(kernel=kernel, windows=tuple(windows), size=hidden.shape[1] // 3, dtype=hidden.dtype)
+
+    def attention_weights(self, vectors: Array, nodes: Array) -> NDArray[Any]:
+        """Weights (positions, n) of history vectors (positions, size) for nodes (n, size)."""
+        history, places = np.asarray(plain(vectors)), np.asarray(plain(nodes))
+        out = np.empty((len(history), len(places)), dtype=self.dtype)
+        _kernels.attention_forward(self.kernel, history, places, out)
+        return out
+
+    def attention_gradients(self, vectors: Array, nodes: Array, *, d_weights: Array) -> AttentionGradients:
+        """How sum(d_weights * attention_weights(vectors, nodes)) moves; d_weights: (positions, n)."""
+        found = _kernels.attention_backward(self.kernel, plain(vectors), plain(nodes), plain(d_weights))
+        return AttentionGradients(*found)
+
+    def score(
+        self, node_table: Array, *, node_rows: NDArray[np.int64], history_table: Array, history_rows: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        """Scores (n,) of rows (n,) of the node table for one history, rows (positions,) of its table, -1 = padding."""
+        return _kernels.score_rows(self.kernel, plain(node_table), plain(history_table), history_rows, node_rows)
+
+
+def plain(array: Any) -> Any:
+    """The array itself; of a torch parameter its data, without a copy."""
+    return array.detach() if hasattr(array, "detach") else array
+
+
+def float32_kernel(network: Network) -> _kernels.NetworkFloat32:
+    """The packed weights of a float32 network; TypeError for a network of another precision."""
+    if not isinstance(network.kernel, _kernels.NetworkFloat32):
+        raise TypeError(f"Expected a network of float32 weights, got {network.dtype}. Pack float32 arrays.")
+    return network.kernel
+
+
+def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:
+    folded = {name: np.asarray(array) for name, array in arrays.items() if not name.startswith("norm.")}
+    for layer in range(3):
+        mean, variance, gain, offset = (
+            np.asarray(arrays[f"norm.{layer}.{name}"]) for name in ("running_mean", "running_var", "weight", "bias")
+        )
+        scale = gain / np.sqrt(variance + BATCH_NORM_EPSILON)
+        weight, bias = folded[f"mlp.{layer}.weight"], folded[f"mlp.{layer}.bias"]
+        folded[f"mlp.{layer}.weight"] = np.ascontiguousarray(weight * scale[:, None], dtype=weight.dtype)
+        folded[f"mlp.{layer}.bias"] = ((bias - mean) * scale + offset).astype(weight.dtype)
+    return folded

@@ -1,0 +1,219 @@
+// Scores of a block of nodes against one prepared history, all in cache: attention unit, first layer, perceptron.
+//
+// A block keeps its columns (nodes) in the lanes. Nothing of size nodes x K x h is ever stored: the hidden layer of the
+// attention unit lives in registers, and the backward pass needs only the signs, one bit each.
+#pragma once
+
+#include "history.hpp"
+#include "random.hpp"
+
+namespace beamtree {
+
+// Columns that stay in the first-level cache while the history runs past them.
+inline constexpr index_t columns_in_cache = 160;
+
+struct Dropout {
+    float rate = 0;
+    std::uint64_t seed = 0;
+};
+
+template <class T>
+struct NodeBlock {
+    index_t count = 0;    // nodes
+    index_t padded = 0;   // up to whole vectors; the columns behind count hold zero embeddings
+    index_t stride = 0;   // of every matrix whose columns are nodes
+    index_t history = 0;  // distinct history rows
+
+    Matrix<T> w;               // (padded, dp) embeddings
+    Buffer<T> y0;              // (history + d, stride): attention weights, then the embeddings' coordinates
+    Buffer<T> t;               // (history, stride): attention before its last PReLU
+    Buffer<std::uint8_t> bits; // (history, h, bits_stride): signs of the hidden layer, one byte per vector
+    index_t bits_stride = 0;
+    Buffer<T> hat[3];          // normalised values before gain and offset
+    Buffer<T> inverse[3];      // (padded,) 1 / standard deviation
+    Buffer<T> pre[3];          // before the PReLU
+    Buffer<T> out[3];          // after it
+    Buffer<T> score;           // (padded,)
+    Buffer<T> packed;          // W_p diag(a_k) + W_w of the history row at work
+
+    void resize(const Network<T>& net, index_t nodes) {
+        count = nodes;
+        padded = round_up(nodes, lanes<T>);
+        stride = row_stride<T>(padded);
+        w.stride = net.dp;
+        w.values.resize(padded * net.dp + 2 * lanes<T>);
+    }
+
+    // rows: (nodes,) rows of the table.
+    template <class Row>
+    void gather(const Network<T>& net, const Table& table, const Row* rows, index_t nodes) {
+        resize(net, nodes);
+        constexpr index_t ahead = 16;
+        for (index_t n = 0; n < std::min(ahead, nodes); ++n) table.prefetch(static_cast<index_t>(rows[n]));
+        for (index_t n = 0; n < nodes; ++n) {
+            if (n + ahead < nodes) table.prefetch(static_cast<index_t>(rows[n + ahead]));
+            table.copy_row(static_cast<index_t>(rows[n]), w.row(n), net.dp);
+        }
+        for (index_t i = nodes * net.dp; i < padded * net.dp; ++i) w.values[i] = 0;
+    }
+
+    T* weights(index_t k) { return y0.data() + k * stride; }
+    T* coordinates() { return y0.data() + history * stride; }
+    const std::uint8_t* signs(index_t k, index_t unit, index_t units) const {
+        return bits.data() + (k * units + unit) * bits_stride;
+    }
+};
+
+// Attention weights of every (history row, node): block.weights(k). With keep_signs, also block.t and block.bits.
+template <bool keep_signs, class T>
+void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& block) {
+    const index_t d = net.d, h = net.h, hp = round_up(h, lanes<T>), stride = block.stride;
+    block.history = history.count;
+    block.y0.resize((history.count + d) * stride + 2 * lanes<T>);
+    transpose(block.coordinates(), stride, block.w.row(0), block.w.stride, block.padded, d);
+    T* before = block.y0.data();
+    if constexpr (keep_signs) {
+        before = block.t.resize(history.count * stride + 2 * lanes<T>);
+        block.bits_stride = round_up(block.padded / lanes<T>, 8);
+        block.bits.resize(history.count * h * block.bits_stride);
+    }
+    multiply<Layout::by_rows, Start::row_bias>(before, stride, history.through.row(0), history.through.stride,
+                                               block.coordinates(), stride, history.count, d, block.padded,
+                                               history.through_bias.data());
+    const index_t packed_stride = row_stride<T>(hp);
+    T* packed = block.packed.resize(d * packed_stride);
+    const T* v_bent = net.v_bent.data();
+    const Vec<T> output_slope = splat(net.output_slope);
+    for (index_t start = 0; start < block.padded; start += columns_in_cache) {
+        const index_t columns = std::min(columns_in_cache, block.padded - start);
+        for (index_t k = 0; k < history.count; ++k) {
+            const T* a = history.a.row(k);
+            for (index_t j = 0; j < d; ++j) {
+                const Vec<T> scale = splat(a[j]);
+                for (index_t i = 0; i < hp; i += lanes<T>)
+                    store(packed + j * packed_stride + i, load(net.wp_t.row(j) + i) * scale + load(net.ww_t.row(j) + i));
+            }
+            const T* u = history.u.row(k);
+            T* t_row = before + k * stride + start;
+            T* s_row = block.weights(k) + start;
+            const T* coordinates = block.coordinates() + start;
+            std::uint8_t* signs = nullptr;
+            if constexpr (keep_signs) signs = block.bits.data() + k * h * block.bits_stride + start / lanes<T>;
+            for_column_tiles<T>(columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
+                T* t = t_row + column;
+                for_row_blocks<V>(h, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
+                    Tile<T, R, V> tile;
+#pragma GCC unroll 12
+                    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 12
+                        for (int v = 0; v < V; ++v) tile.at[r][v] = splat(u[row + r]);
+                    tile.template accumulate<Layout::by_depth>(packed + row, packed_stride, coordinates + column, stride, d);
+                    const Vec<T> zero = fresh_zero<T>();
+                    Vec<T> sum[2][V];
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) {
+                        sum[0][v] = load(t + v * lanes<T>);
+                        sum[1][v] = zero;
+                    }
+#pragma GCC unroll 12
+                    for (int r = 0; r < R; ++r) {
+                        const Vec<T> weight = splat(v_bent[row + r]);
+#pragma GCC unroll 12
+                        for (int v = 0; v < V; ++v) {
+                            sum[r % 2][v] += weight * positive_part(tile.at[r][v], zero);
+                            if constexpr (keep_signs)
+                                signs[(row + r) * block.bits_stride + column / lanes<T> + v] =
+                                    positive_bits(tile.at[r][v], zero);
+                        }
+                    }
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) store(t + v * lanes<T>, sum[0][v] + sum[1][v]);
+                });
+#pragma GCC unroll 12
+                for (int v = 0; v < V; ++v)
+                    store(s_row + column + v * lanes<T>, leaky<T>(load(t + v * lanes<T>), output_slope));
+            });
+        }
+    }
+}
+
+// Standardises every column of x (units x padded) in place and keeps the inverse deviation.
+template <class T>
+void standardise(T* x, index_t units, index_t stride, index_t padded, T* inverse) {
+    constexpr T epsilon = static_cast<T>(1e-5);
+    const T share = T(1) / static_cast<T>(units);
+    for (index_t n = 0; n < padded; n += lanes<T>) {
+        Vec<T> sum{}, squares{};
+        for (index_t i = 0; i < units; ++i) sum += load(x + i * stride + n);
+        const Vec<T> mean = sum * share;
+        for (index_t i = 0; i < units; ++i) {
+            const Vec<T> centred = load(x + i * stride + n) - mean;
+            squares += centred * centred;
+        }
+        Vec<T> scale{};
+        for (index_t lane = 0; lane < lanes<T>; ++lane) scale[lane] = T(1) / std::sqrt(squares[lane] * share + epsilon);
+        for (index_t i = 0; i < units; ++i) store(x + i * stride + n, (load(x + i * stride + n) - mean) * scale);
+        store(inverse + n, scale);
+    }
+}
+
+// Scores from attention weights. With keep, everything that the backward pass reads stays in the block.
+template <bool keep, class T>
+void score(const Network<T>& net, const History<T>& history, NodeBlock<T>& block, const Dropout& dropout = {},
+           index_t row = 0) {
+    const index_t stride = block.stride, padded = block.padded;
+    const Matrix<T>* weights[3] = {&history.g, &net.w2_t, &net.w3_t};
+    const T* input = block.y0.data();
+    index_t inputs = history.count + net.d;
+    for (int layer = 0; layer < 3; ++layer) {
+        const index_t units = net.m[layer];
+        T* x = block.pre[layer].resize(units * stride + 2 * lanes<T>);
+        multiply<Layout::by_depth, Start::row_bias>(x, stride, weights[layer]->row(0), weights[layer]->stride, input, stride,
+                                                    units, inputs, padded, net.bias[layer].data());
+        const bool normalised = net.sizes.normalisation == Normalisation::layer;
+        if (normalised) {
+            standardise(x, units, stride, padded, block.inverse[layer].resize(padded));
+            if constexpr (keep) {
+                T* hat = block.hat[layer].resize(units * stride);
+                std::memcpy(hat, x, static_cast<std::size_t>(units * stride) * sizeof(T));
+            }
+        }
+        const bool dropped = layer == 0 && dropout.rate > 0;
+        const DropoutMask mask(dropout.seed, row, dropout.rate);
+        T* y = keep ? block.out[layer].resize(units * stride + 2 * lanes<T>) : x;
+        const Vec<T> slope = splat(net.mlp_slope[layer]);
+        for (index_t i = 0; i < units; ++i) {
+            T* x_row = x + i * stride;
+            if (normalised)
+                for (index_t n = 0; n < padded; n += lanes<T>)
+                    store(x_row + n, load(x_row + n) * net.norm_weight[layer][i] + net.norm_bias[layer][i]);
+            if (dropped) mask.apply(x_row, padded, i);
+            for (index_t n = 0; n < padded; n += lanes<T>) store(y + i * stride + n, leaky<T>(load(x_row + n), slope));
+        }
+        input = y;
+        inputs = units;
+    }
+    T* scores = block.score.resize(padded);
+    for (index_t n = 0; n < padded; n += lanes<T>) {
+        Vec<T> sum = splat(net.bias4);
+        for (index_t i = 0; i < net.m[2]; ++i) sum += load(input + i * stride + n) * net.w4[i];
+        store(scores + n, sum);
+    }
+}
+
+// Scores of many nodes: rows (count,) of the table, scores (count,).
+template <class T, class Row>
+void score_nodes(const Network<T>& net, const History<T>& history, const Table& table, const Row* rows, index_t count,
+                 NodeBlock<T>& block, T* scores) {
+    const index_t pieces = (count + columns_in_cache - 1) / columns_in_cache;
+    for (index_t piece = 0, first = 0; piece < pieces; ++piece) {
+        const index_t share = std::min(count - first, round_up((count - first) / (pieces - piece), 2 * lanes<T>));
+        block.gather(net, table, rows + first, share);
+        attend<false>(net, history, block);
+        score<false>(net, history, block);
+        std::memcpy(scores + first, block.score.data(), static_cast<std::size_t>(share) * sizeof(T));
+        first += share;
+    }
+}
+
+}  // namespace beamtree

@@ -1,0 +1,63 @@
+// Scores of items for candidate places in a new tree: log-softmax over the candidates, summed over an item's instances.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "search.hpp"
+
+namespace beamtree {
+
+// Where an item may go: every item stands below one node of the upper level, its group, and wants one of the group's
+// descendants on the lower level.
+struct Stage {
+    const std::int64_t* group_of_item;  // (items,) node of the upper level, -1 = leave the item out
+    index_t upper;
+    index_t lower;
+    index_t candidates;  // columns of the sums: the most descendants that a group has
+};
+
+// histories: (instances, K) items; targets: (instances,). sums: (items, candidates), added to in order of the instances;
+// columns behind a group's last descendant are left alone.
+template <class Sum>
+void score_candidates(const Model<float>& model, const Stage& stage, const std::int32_t* histories,
+                      const std::int32_t* targets, index_t instances, Sum* sums) {
+    const Tree& tree = model.tree;
+    const index_t length = static_cast<index_t>(model.net.window_of.size()), columns = stage.candidates;
+    constexpr index_t at_a_time = 2048;
+    std::vector<float> logs(static_cast<std::size_t>(std::min(instances, at_a_time) * columns));
+    for (index_t start = 0; start < instances; start += at_a_time) {
+        const index_t count = std::min(at_a_time, instances - start);
+        auto range = [&](index_t instance, index_t& first, index_t& end) {
+            const index_t group = static_cast<index_t>(stage.group_of_item[targets[instance]]);
+            first = group < 0 ? 0 : tree.first_descendant(group, stage.upper, stage.lower);
+            end = group < 0 ? 0 : tree.first_descendant(group + 1, stage.upper, stage.lower);
+        };
+        ThreadPool::shared().run(count, [&](index_t i, int) {
+            static thread_local History<float> history;
+            static thread_local NodeBlock<float> block;
+            static thread_local std::vector<index_t> rows;
+            index_t first, end;
+            range(start + i, first, end);
+            if (end <= first) return;
+            model.prepare(histories + (start + i) * length, stage.lower, history, rows);
+            rows.clear();
+            for (index_t node = first; node < end; ++node) rows.push_back(tree.offset(stage.lower) + node);
+            float* out = logs.data() + i * columns;
+            score_nodes(model.net, history, model.nodes, rows.data(), end - first, block, out);
+            double highest = out[0], sum = 0;
+            for (index_t n = 0; n < end - first; ++n) highest = std::max(highest, static_cast<double>(out[n]));
+            for (index_t n = 0; n < end - first; ++n) sum += std::exp(static_cast<double>(out[n]) - highest);
+            const double log_sum = highest + std::log(sum);
+            for (index_t n = 0; n < end - first; ++n) out[n] = static_cast<float>(static_cast<double>(out[n]) - log_sum);
+        });
+        for (index_t i = 0; i < count; ++i) {
+            index_t first, end;
+            range(start + i, first, end);
+            Sum* row = sums + targets[start + i] * columns;
+            for (index_t n = 0; n < end - first; ++n) row[n] += static_cast<Sum>(logs[static_cast<std::size_t>(i * columns + n)]);
+        }
+    }
+}
+
+}  // namespace beamtree

@@ -1,0 +1,395 @@
+// Training from histories and targets alone: negatives are drawn, scored and learned from in one pass per instance.
+#pragma once
+
+#include "random.hpp"
+#include "select.hpp"
+#include "training.hpp"
+#include "tree.hpp"
+
+namespace beamtree {
+
+enum class Sampler { uniform, top_down };
+
+struct Sampling {
+    Sampler sampler = Sampler::uniform;
+    bool from_root = false;          // top-down: local softmax from the root on, not from the first sampled level
+    bool correct_positive = true;    // divide q by 1 - q_pos, as q is meant over the negatives
+    std::vector<index_t> negatives;  // (H + 1,) draws per level; entry 0 is not used
+    std::uint64_t seed = 0;
+};
+
+struct Batch {
+    const std::int32_t* histories;  // (instances, K) items, -1 = padding
+    const std::int32_t* targets;    // (instances,) items
+    const float* weights;           // (instances, H) of levels 1 .. H; null = all one
+    index_t instances;
+};
+
+// What was drawn for one row, for those who want to see it: column 0 is the positive.
+struct DrawnRow {
+    index_t row;
+    std::vector<index_t> node_rows;
+    std::vector<float> correction;
+};
+
+class InstanceLearner {
+   public:
+    InstanceLearner(const Network<float>& net, const Tables& tables, const Tree& tree, const Batch& batch,
+                    const Sampling& sampling, const Dropout& dropout, index_t instance,
+                    typename Chunks<float>::Chunk& chunk, std::vector<DrawnRow>* seen)
+        : net_(net), tables_(tables), tree_(tree), batch_(batch), sampling_(sampling), dropout_(dropout),
+          instance_(instance), chunk_(chunk), seen_(seen), scratch_(Scratch<float>::of_this_thread()),
+          target_leaf_(tree.leaf_of_item[batch.targets[instance]]) {}
+
+    void run() {
+        last_level_ = tree_.height;
+        while (last_level_ > 0 && weight(last_level_) == 0) --last_level_;
+        if (sampling_.sampler == Sampler::uniform)
+            for (index_t level = 1; level <= last_level_; ++level) uniform(level);
+        else
+            top_down();
+    }
+
+   private:
+    // Nodes that paths stand on, ascending: how many paths, and the logarithm of the probability to get there.
+    struct Path {
+        index_t node;
+        index_t count;
+        double log_q;
+    };
+
+    float weight(index_t level) const {
+        return batch_.weights == nullptr ? 1.0f : batch_.weights[instance_ * tree_.height + level - 1];
+    }
+    index_t row(index_t level) const { return instance_ * tree_.height + level - 1; }
+    index_t draws(index_t level) const { return sampling_.negatives[static_cast<std::size_t>(level)]; }
+    bool whole(index_t level) const { return tree_.occupied_size(level) <= draws(level) + 1; }
+
+    void prepare(index_t level) {
+        const index_t length = static_cast<index_t>(net_.window_of.size());
+        const std::int32_t* items = batch_.histories + instance_ * length;
+        if (tables_.separate && prepared_) return;
+        scratch_.history_rows.resize(static_cast<std::size_t>(length));
+        if (tables_.separate)
+            for (index_t k = 0; k < length; ++k) scratch_.history_rows[static_cast<std::size_t>(k)] = items[k];
+        else
+            tree_.history_rows(items, length, level, scratch_.history_rows.data());
+        scratch_.history.prepare(net_, tables_.history(), scratch_.history_rows.data());
+        chunk_.work.prepared += static_cast<double>(scratch_.history.count);
+        prepared_ = true;
+    }
+
+    // Attention of nodes_ on a level; the scores follow when asked for.
+    void attend_to_nodes(index_t level) {
+        prepare(level);
+        rows_.clear();
+        for (index_t node : nodes_) rows_.push_back(tree_.offset(level) + node);
+        scratch_.attend_to(net_, tables_.nodes, rows_, chunk_);
+    }
+
+    // Learns from all columns of a block, whose nodes are given; correction_ of each column.
+    void learn(index_t level, NodeBlock<float>& block, const std::vector<index_t>& nodes) {
+        const index_t positive = tree_.ancestor(target_leaf_, level);
+        index_t column = 0;
+        scratch_.node_rows.clear();
+        for (std::size_t n = 0; n < nodes.size(); ++n) {
+            scratch_.node_rows.push_back(tree_.offset(level) + nodes[n]);
+            if (nodes[n] == positive) column = static_cast<index_t>(n);
+        }
+        if (seen_ != nullptr) {
+            DrawnRow drawn{row(level), scratch_.node_rows, scratch_.correction};
+            std::rotate(drawn.node_rows.begin(), drawn.node_rows.begin() + column, drawn.node_rows.begin() + column + 1);
+            std::rotate(drawn.correction.begin(), drawn.correction.begin() + column, drawn.correction.begin() + column + 1);
+            seen_->push_back(std::move(drawn));
+            return;
+        }
+        const double share = static_cast<double>(weight(level)) / static_cast<double>(batch_.instances * tree_.height);
+        scratch_.learn(net_, tables_, block, column, share, dropout_, row(level), chunk_);
+    }
+
+    void list_level(index_t level) {
+        nodes_.clear();
+        for (index_t node = 0; node < tree_.size(level); ++node)
+            if (tree_.occupied(node, level)) nodes_.push_back(node);
+    }
+
+    void learn_whole(index_t level) {
+        scratch_.correction.assign(nodes_.size(), 0.0f);
+        score<true>(net_, scratch_.history, scratch_.block, dropout_, row(level));
+        learn(level, scratch_.block, nodes_);
+    }
+
+    void uniform(index_t level) {
+        if (weight(level) == 0 || tree_.occupied_size(level) < 2) return;
+        if (whole(level)) {
+            list_level(level);
+            attend_to_nodes(level);
+            return learn_whole(level);
+        }
+        Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), static_cast<std::uint64_t>(level));
+        const index_t positive = tree_.ancestor(target_leaf_, level), size = tree_.size(level);
+        drawn_.clear();
+        for (index_t i = 0; i < draws(level); ++i) {
+            index_t node = random.below(size);
+            while (!tree_.occupied(node, level)) node = random.below(size);
+            if (node != positive) drawn_.push_back(node);
+        }
+        if (drawn_.empty()) return;
+        const double log_expected = std::log(static_cast<double>(drawn_.size()) /
+                                             static_cast<double>(tree_.occupied_size(level) - 1));
+        drawn_.push_back(positive);
+        std::sort(drawn_.begin(), drawn_.end());
+        nodes_.clear();
+        scratch_.correction.clear();
+        for (std::size_t i = 0; i < drawn_.size();) {
+            std::size_t end = i;
+            while (end < drawn_.size() && drawn_[end] == drawn_[i]) ++end;
+            nodes_.push_back(drawn_[i]);
+            const double correction = log_expected - std::log(static_cast<double>(end - i));
+            scratch_.correction.push_back(drawn_[i] == positive ? 0.0f : static_cast<float>(correction));
+            i = end;
+        }
+        if (seen_ == nullptr) {
+            attend_to_nodes(level);
+            score<true>(net_, scratch_.history, scratch_.block, dropout_, row(level));
+        }
+        learn(level, scratch_.block, nodes_);
+    }
+
+    void top_down() {
+        index_t level = 1;
+        paths_.assign(1, Path{0, draws(1), 0.0});
+        log_q_positive_ = 0;
+        others_ = 0;
+        for (; level <= last_level_ && whole(level); ++level) {
+            const bool learns = weight(level) != 0 && tree_.occupied_size(level) > 1;
+            if (!learns && !sampling_.from_root) continue;
+            list_level(level);
+            attend_to_nodes(level);
+            if (sampling_.from_root) {
+                score<true>(net_, scratch_.history, scratch_.block);
+                spread_over_level(level);
+            }
+            if (learns) learn_whole(level);
+        }
+        if (level > last_level_) return;
+        if (sampling_.from_root) {
+            draw_paths(level);
+        } else {
+            list_level(level);
+            score_nodes_of(level);
+            start_at(level);
+            learn_drawn(level);
+            ++level;
+        }
+        for (; level <= last_level_; ++level) {
+            list_children(level);
+            score_nodes_of(level);
+            descend(level);
+            learn_drawn(level);
+        }
+    }
+
+    void score_nodes_of(index_t level) {
+        attend_to_nodes(level);
+        score<true>(net_, scratch_.history, scratch_.block);
+    }
+
+    double exponent(index_t column, double highest) const {
+        return std::exp(static_cast<double>(scratch_.block.score[column]) - highest);
+    }
+
+    // Exact softmax over nodes_, which is the whole level: all paths start here.
+    void start_at(index_t level) {
+        double highest = -std::numeric_limits<double>::infinity(), sum = 0;
+        const index_t count = static_cast<index_t>(nodes_.size());
+        for (index_t n = 0; n < count; ++n) highest = std::max(highest, static_cast<double>(scratch_.block.score[n]));
+        const index_t positive = tree_.ancestor(target_leaf_, level);
+        double others = 0;
+        cumulated_.clear();
+        for (index_t n = 0; n < count; ++n) {
+            const double e = exponent(n, highest);
+            sum += e;
+            if (nodes_[static_cast<std::size_t>(n)] != positive) others += e;
+            cumulated_.push_back(sum);
+        }
+        others_ = others / sum;
+        counts_.assign(nodes_.size(), 0);
+        Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), static_cast<std::uint64_t>(level));
+        for (index_t i = 0; i < draws(level); ++i) {
+            const double u = random.uniform() * sum;
+            auto at = std::upper_bound(cumulated_.begin(), cumulated_.end(), u) - cumulated_.begin();
+            ++counts_[static_cast<std::size_t>(std::min<std::ptrdiff_t>(at, count - 1))];
+        }
+        const double log_sum = highest + std::log(sum);
+        next_.clear();
+        for (index_t n = 0; n < count; ++n) {
+            const index_t node = nodes_[static_cast<std::size_t>(n)];
+            const double log_q = static_cast<double>(scratch_.block.score[n]) - log_sum;
+            if (node == positive) log_q_positive_ = log_q;
+            next_.push_back(Path{node, counts_[static_cast<std::size_t>(n)], log_q});
+        }
+    }
+
+    // Levels taken whole, from the root: the probability of every node, without draws yet.
+    void spread_over_level(index_t level) {
+        walk_siblings(level, [&](const Path& parent, index_t first, index_t end, double log_sum) {
+            for (index_t n = first; n < end; ++n) {
+                const double log_p = static_cast<double>(scratch_.block.score[n]) - log_sum;
+                next_.push_back(Path{nodes_[static_cast<std::size_t>(n)], 0, parent.log_q + log_p});
+            }
+        });
+        paths_.swap(next_);
+    }
+
+    // Draws the paths among nodes whose probabilities are all known: the last whole level, or the root.
+    void draw_paths(index_t level) {
+        double sum = 0;
+        cumulated_.clear();
+        for (Path& path : paths_) {
+            path.count = 0;
+            cumulated_.push_back(sum += std::exp(path.log_q));
+        }
+        Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), 0);
+        for (index_t i = 0; i < draws(level); ++i) {
+            auto at = std::upper_bound(cumulated_.begin(), cumulated_.end(), random.uniform() * sum) - cumulated_.begin();
+            ++paths_[static_cast<std::size_t>(std::min<std::ptrdiff_t>(at, static_cast<std::ptrdiff_t>(paths_.size()) - 1))].count;
+        }
+    }
+
+    // Occupied children of all nodes with paths, and of the positive.
+    void list_children(index_t level) {
+        const index_t positive = tree_.ancestor(target_leaf_, level - 1);
+        std::erase_if(paths_, [&](const Path& path) { return path.count == 0 && path.node != positive; });
+        nodes_.clear();
+        for (const Path& path : paths_)
+            for (index_t child = tree_.first_child(path.node, level - 1); child < tree_.first_child(path.node + 1, level - 1);
+                 ++child)
+                if (tree_.occupied(child, level)) nodes_.push_back(child);
+    }
+
+    // Calls body(parent, first, end, log_sum) for the columns of each path's children; keeps track of the positive.
+    template <class Body>
+    void walk_siblings(index_t level, Body&& body) {
+        const index_t positive = tree_.ancestor(target_leaf_, level);
+        next_.clear();
+        index_t column = 0;
+        for (const Path& parent : paths_) {
+            const index_t first = column, end_node = tree_.first_child(parent.node + 1, level - 1);
+            double highest = -std::numeric_limits<double>::infinity(), sum = 0, others = 0;
+            index_t positive_column = -1;
+            while (column < static_cast<index_t>(nodes_.size()) && nodes_[static_cast<std::size_t>(column)] < end_node) {
+                highest = std::max(highest, static_cast<double>(scratch_.block.score[column]));
+                if (nodes_[static_cast<std::size_t>(column)] == positive) positive_column = column;
+                ++column;
+            }
+            for (index_t n = first; n < column; ++n) {
+                const double e = exponent(n, highest);
+                sum += e;
+                if (n != positive_column) others += e;
+            }
+            const double log_sum = highest + std::log(sum);
+            if (positive_column >= 0) {
+                others_ += std::exp(log_q_positive_) * others / sum;
+                log_q_positive_ += static_cast<double>(scratch_.block.score[positive_column]) - log_sum;
+            }
+            body(parent, first, column, log_sum);
+        }
+    }
+
+    // Every path picks one child by the softmax over its siblings.
+    void descend(index_t level) {
+        Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), static_cast<std::uint64_t>(level));
+        walk_siblings(level, [&](const Path& parent, index_t first, index_t end, double log_sum) {
+            counts_.assign(static_cast<std::size_t>(end - first), 0);
+            cumulated_.clear();
+            double sum = 0;
+            for (index_t n = first; n < end; ++n) cumulated_.push_back(sum += exponent(n, log_sum));
+            for (index_t i = 0; i < parent.count; ++i) {
+                const double u = random.uniform() * sum;
+                index_t at = 0;
+                while (at < end - first - 1 && u >= cumulated_[static_cast<std::size_t>(at)]) ++at;
+                ++counts_[static_cast<std::size_t>(at)];
+            }
+            for (index_t n = first; n < end; ++n) {
+                const double log_p = static_cast<double>(scratch_.block.score[n]) - log_sum;
+                next_.push_back(Path{nodes_[static_cast<std::size_t>(n)], counts_[static_cast<std::size_t>(n - first)],
+                                     parent.log_q + log_p});
+            }
+        });
+    }
+
+    // next_ holds one entry per column: learn from the drawn ones and the positive, then go on from them.
+    void learn_drawn(index_t level) {
+        const index_t positive = tree_.ancestor(target_leaf_, level);
+        index_t effective = 0;
+        for (const Path& path : next_)
+            if (path.node != positive) effective += path.count;
+        if (weight(level) != 0 && effective > 0) {
+            columns_.clear();
+            drawn_.clear();
+            scratch_.correction.clear();
+            const double log_others = sampling_.correct_positive ? std::log(others_) : 0.0;
+            for (std::size_t n = 0; n < next_.size(); ++n) {
+                const Path& path = next_[n];
+                if (path.count == 0 && path.node != positive) continue;
+                columns_.push_back(static_cast<index_t>(n));
+                drawn_.push_back(path.node);
+                const double correction = std::log(static_cast<double>(effective)) + path.log_q - log_others -
+                                          std::log(static_cast<double>(path.count));
+                scratch_.correction.push_back(path.node == positive ? 0.0f : static_cast<float>(correction));
+            }
+            if (seen_ == nullptr) {
+                const bool dropping = dropout_.rate > 0;
+                select_columns(net_, scratch_.block, columns_, !dropping, scratch_.selected);
+                if (dropping) score<true>(net_, scratch_.history, scratch_.selected, dropout_, row(level));
+            }
+            learn(level, scratch_.selected, drawn_);
+        }
+        paths_.swap(next_);
+    }
+
+    const Network<float>& net_;
+    const Tables& tables_;
+    const Tree& tree_;
+    const Batch& batch_;
+    const Sampling& sampling_;
+    const Dropout& dropout_;
+    const index_t instance_;
+    typename Chunks<float>::Chunk& chunk_;
+    std::vector<DrawnRow>* seen_;
+    Scratch<float>& scratch_;
+    const index_t target_leaf_;
+    bool prepared_ = false;
+    index_t last_level_ = 0;
+    double log_q_positive_ = 0;
+    double others_ = 0;  // 1 - q of the positive
+    std::vector<index_t> nodes_, rows_, drawn_, columns_, counts_;
+    std::vector<double> cumulated_;
+    std::vector<Path> paths_, next_;
+};
+
+// One training step from histories and targets: loss and gradients, the mean over all instances and levels.
+inline StepResult<float> step_on_batch(const Network<float>& net, const Tables& tables, const Tree& tree, const Batch& batch,
+                                       const Sampling& sampling, const Dropout& dropout) {
+    Chunks<float> chunks(net, batch.instances);
+    return chunks.run([&](index_t instance, typename Chunks<float>::Chunk& chunk) {
+        InstanceLearner(net, tables, tree, batch, sampling, dropout, instance, chunk, nullptr).run();
+    });
+}
+
+// What that step would draw, in order of rows.
+inline std::vector<DrawnRow> draw_batch(const Network<float>& net, const Tables& tables, const Tree& tree,
+                                        const Batch& batch, const Sampling& sampling) {
+    Gradients<float> sums(net);
+    RowList<float> nodes, items;
+    double loss = 0;
+    Work work;
+    typename Chunks<float>::Chunk chunk{sums, nodes, items, loss, work};
+    std::vector<DrawnRow> seen;
+    for (index_t instance = 0; instance < batch.instances; ++instance)
+        InstanceLearner(net, tables, tree, batch, sampling, Dropout{}, instance, chunk, &seen).run();
+    return seen;
+}
+
+}  // namespace beamtree

@@ -1,0 +1,183 @@
+// One training step in one pass: per (instance, level) forward, sampled-softmax loss and backward while all of it is in cache.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "backward.hpp"
+#include "row_gradients.hpp"
+
+namespace beamtree {
+
+// Cross-entropy of the positive column against the others: the loss, and its gradient by the scores (count,).
+template <class T>
+double softmax_loss(const T* scores, const T* correction, index_t count, index_t positive, double weight, T* gradient) {
+    double highest = -std::numeric_limits<double>::infinity();
+    for (index_t n = 0; n < count; ++n) highest = std::max(highest, static_cast<double>(scores[n] - correction[n]));
+    double sum = 0;
+    for (index_t n = 0; n < count; ++n) sum += std::exp(static_cast<double>(scores[n] - correction[n]) - highest);
+    for (index_t n = 0; n < count; ++n)
+        gradient[n] = static_cast<T>(weight * std::exp(static_cast<double>(scores[n] - correction[n]) - highest) / sum);
+    gradient[positive] -= static_cast<T>(weight);
+    return weight * (highest + std::log(sum) - static_cast<double>(scores[positive] - correction[positive]));
+}
+
+// Where the history's vectors come from: the node table (ancestors), or a table of their own.
+struct Tables {
+    Table nodes;
+    Table items;
+    bool separate = false;
+
+    const Table& history() const { return separate ? items : nodes; }
+};
+
+// What a step computed: the measure of its arithmetic.
+struct Work {
+    double forward_pairs = 0;   // (history row, node) pairs through the attention unit
+    double forward_nodes = 0;   // nodes through the perceptron
+    double backward_pairs = 0;
+    double backward_nodes = 0;
+    double prepared = 0;        // history rows prepared
+    double learned = 0;         // history rows of blocks that were learned from
+
+    void add(const Work& other) {
+        forward_pairs += other.forward_pairs;
+        forward_nodes += other.forward_nodes;
+        backward_pairs += other.backward_pairs;
+        backward_nodes += other.backward_nodes;
+        prepared += other.prepared;
+        learned += other.learned;
+    }
+};
+
+template <class T>
+struct StepResult {
+    double loss = 0;
+    Work work;
+    std::unique_ptr<Gradients<T>> weights;
+    RowSums<T> nodes;
+    RowSums<T> items;
+};
+
+// A batch is cut into chunks by its size alone. Each chunk has its own sums, and they are added in order: the result is the
+// same to the last bit for any number of threads.
+template <class T>
+class Chunks {
+   public:
+    Chunks(const Network<T>& net, index_t parts) : net_(net), parts_(parts), count_(std::min<index_t>(parts, 32)) {
+        nodes_.resize(static_cast<std::size_t>(count_));
+        items_.resize(static_cast<std::size_t>(count_));
+        losses_.assign(static_cast<std::size_t>(count_), 0.0);
+        work_.resize(static_cast<std::size_t>(count_));
+        for (index_t i = 0; i < count_; ++i) sums_.push_back(std::make_unique<Gradients<T>>(net));
+    }
+
+    struct Chunk {
+        Gradients<T>& sums;
+        RowList<T>& nodes;
+        RowList<T>& items;
+        double& loss;
+        Work& work;
+    };
+
+    // Calls body(part, chunk) for every part; the parts of a chunk run in order on one thread.
+    template <class Body>
+    StepResult<T> run(Body&& body) {
+        ThreadPool::shared().run(count_, [&](index_t i, int) {
+            const std::size_t at = static_cast<std::size_t>(i);
+            Chunk chunk{*sums_[at], nodes_[at], items_[at], losses_[at], work_[at]};
+            for (index_t part = parts_ * i / count_; part < parts_ * (i + 1) / count_; ++part) body(part, chunk);
+        });
+        StepResult<T> result;
+        result.weights = std::make_unique<Gradients<T>>(net_);
+        for (index_t i = 0; i < count_; ++i) {
+            result.weights->add(*sums_[static_cast<std::size_t>(i)]);
+            result.loss += losses_[static_cast<std::size_t>(i)];
+            result.work.add(work_[static_cast<std::size_t>(i)]);
+        }
+        result.nodes = sum_rows(nodes_, net_.d);
+        result.items = sum_rows(items_, net_.d);
+        return result;
+    }
+
+   private:
+    const Network<T>& net_;
+    index_t parts_, count_;
+    std::vector<std::unique_ptr<Gradients<T>>> sums_;
+    std::vector<RowList<T>> nodes_, items_;
+    std::vector<double> losses_;
+    std::vector<Work> work_;
+};
+
+// The scratch of one thread.
+template <class T>
+struct Scratch {
+    History<T> history;
+    NodeBlock<T> block, selected;
+    Backward<T> backward;
+    std::vector<index_t> history_rows, node_rows;
+    std::vector<T> correction;
+    Buffer<T> d_score;
+
+    static Scratch& of_this_thread() {
+        static thread_local Scratch scratch;
+        return scratch;
+    }
+
+    // Loss and gradients of a block whose forward pass is done; node_rows and correction have one entry per column.
+    void learn(const Network<T>& net, const Tables& tables, NodeBlock<T>& scored, index_t positive, double weight,
+               const Dropout& dropout, index_t row, typename Chunks<T>::Chunk& chunk) {
+        T* gradient = d_score.zeroed(scored.padded);
+        chunk.loss += softmax_loss(scored.score.data(), correction.data(), scored.count, positive, weight, gradient);
+        backward.run(net, history, scored, gradient, chunk.sums, dropout, row);
+        for (index_t n = 0; n < scored.count; ++n)
+            chunk.nodes.append(node_rows[static_cast<std::size_t>(n)], backward.d_nodes.row(n), net.d);
+        RowList<T>& history_list = tables.separate ? chunk.items : chunk.nodes;
+        for (index_t k = 0; k < history.count; ++k)
+            history_list.append(history.rows[static_cast<std::size_t>(k)], backward.d_history.row(k), net.d);
+        chunk.work.backward_pairs += static_cast<double>(history.count * scored.count);
+        chunk.work.backward_nodes += static_cast<double>(scored.count);
+        chunk.work.learned += static_cast<double>(history.count);
+    }
+
+    // Embeddings and attention weights of nodes; with signs for the backward pass.
+    void attend_to(const Network<T>& net, const Table& table, const std::vector<index_t>& rows,
+                   typename Chunks<T>::Chunk& chunk) {
+        block.gather(net, table, rows.data(), static_cast<index_t>(rows.size()));
+        attend<true>(net, history, block);
+        chunk.work.forward_pairs += static_cast<double>(history.count * block.count);
+        chunk.work.forward_nodes += static_cast<double>(block.count);
+    }
+};
+
+// Candidates given by the caller: node_rows (rows, columns) with -1 for absent, column 0 the positive; correction likewise;
+// history_rows (rows, K) in the history's table; weights (rows,). The loss is the mean over all rows.
+template <class T>
+StepResult<T> step_on_candidates(const Network<T>& net, const Tables& tables, const std::int64_t* node_rows,
+                                 const T* correction, const std::int64_t* history_rows, const T* weights, index_t rows,
+                                 index_t columns, const Dropout& dropout) {
+    const index_t length = static_cast<index_t>(net.window_of.size());
+    Chunks<T> chunks(net, rows);
+    return chunks.run([&](index_t row, typename Chunks<T>::Chunk& chunk) {
+        Scratch<T>& scratch = Scratch<T>::of_this_thread();
+        if (weights[row] == 0) return;
+        scratch.node_rows.clear();
+        scratch.correction.clear();
+        for (index_t c = 0; c < columns; ++c) {
+            if (node_rows[row * columns + c] < 0) continue;
+            scratch.node_rows.push_back(static_cast<index_t>(node_rows[row * columns + c]));
+            scratch.correction.push_back(correction[row * columns + c]);
+        }
+        if (node_rows[row * columns] < 0 || scratch.node_rows.size() < 2) return;
+        scratch.history_rows.assign(history_rows + row * length, history_rows + (row + 1) * length);
+        scratch.history.prepare(net, tables.history(), scratch.history_rows.data());
+        chunk.work.prepared += static_cast<double>(scratch.history.count);
+        scratch.attend_to(net, tables.nodes, scratch.node_rows, chunk);
+        score<true>(net, scratch.history, scratch.block, dropout, row);
+        scratch.learn(net, tables, scratch.block, 0, static_cast<double>(weights[row]) / static_cast<double>(rows), dropout,
+                      row, chunk);
+    });
+}
+
+}  // namespace beamtree

@@ -1,0 +1,210 @@
+"""Training steps on the CPU: negatives, forward pass, loss and backward pass in one call, and Adam on table rows.
+
+All randomness is a hash of a seed and of what it is for, and sums are added in an order that depends on the batch alone:
+a step gives the same bytes for any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beamtree.native import _kernels
+from beamtree.native.network import Array, Network, float32_kernel, plain
+from beamtree.native.search import Model
+
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowGradients:
+    """Gradients (rows, size) of the table rows (rows,) that a step touched; rows rise and are distinct."""
+
+    rows: Int64Array
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What a step gives: its loss, and the gradients by the small weights, the node table and the item table.
+
+    items is empty where history items are read from the node table. work counts what was computed: (history row, node)
+    pairs and nodes of the forward and the backward pass, history rows prepared and learned.
+    """
+
+    loss: float
+    weights: dict[str, NDArray[Any]]
+    nodes: RowGradients
+    items: RowGradients
+    work: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Dropout on the first perceptron layer: its rate, and the seed of its masks."""
+
+    rate: float = 0.0
+    seed: int = 0
+
+
+NO_DROPOUT = Dropout()
+
+
+def learn_candidates(
+    network: Network,
+    *,
+    node_table: Array,
+    item_table: Array | None = None,
+    node_rows: Int64Array,
+    log_correction: NDArray[Any],
+    history_rows: Int64Array,
+    weights: NDArray[Any],
+    dropout: Dropout = NO_DROPOUT,
+) -> Gradients:
+    """Loss and gradients of given candidates: mean over rows of weight * (logsumexp(o - correction) - o_0).
+
+    node_rows, log_correction: (rows, columns), -1 where a column is absent, column 0 the positive; history_rows:
+    (rows, positions), -1 = padding, in item_table where there is one; weights: (rows,). Rows without negatives have
+    loss 0. Float32, or float64 throughout.
+    """
+    return _gradients(
+        _kernels.candidates_step(
+            network.kernel,
+            plain(node_table),
+            plain(item_table),
+            node_rows,
+            log_correction,
+            history_rows,
+            weights,
+            dropout.rate,
+            dropout.seed,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
+
+    sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at the
+    exact softmax of the first level that is not taken whole ("level"), or at the root ("root"). correct_positive: whether
+    q is divided by 1 - q of the positive, which makes it a distribution over the negatives; applies to "top_down".
+    Sampling scores nodes without dropout.
+    """
+
+    counts: Int64Array
+    sampler: Literal["uniform", "top_down"] = "uniform"
+    start: Literal["level", "root"] = "level"
+    correct_positive: bool = True
+
+
+def learn_batch(
+    model: Model,
+    *,
+    histories: Int32Array,
+    targets: Int32Array,
+    negatives: Negatives,
+    seed: int,
+    weights: NDArray[np.float32] | None = None,
+    dropout: Dropout = NO_DROPOUT,
+) -> Gradients:
+    """Loss and gradients of a batch, the mean over its instances and levels.
+
+    histories: (instances, positions), -1 in front; targets: (instances,); weights: (instances, height) for levels 1 to
+    height, None = all 1. Repeated draws are merged with their counts; a draw of the positive is left out.
+    """
+    return _gradients(
+        _kernels.batch_step(
+            float32_kernel(model.network),
+            model.kernel_tree,
+            plain(model.node_table),
+            plain(model.item_table),
+            histories,
+            targets,
+            weights,
+            negatives.sampler,
+            negatives.counts,
+            negatives.start == "root",
+            negatives.correct_positive,
+            seed,
+            dropout.rate,
+            dropout.seed,
+        )
+    )
+
+
+def draw_candidates(
+    model: Model, *, histories: Int32Array, targets: Int32Array, negatives: Negatives, seed: int
+) -> tuple[Int64Array, NDArray[np.float32]]:
+    """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
+
+    Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
+    """
+    return _kernels.draw(
+        float32_kernel(model.network),
+        model.kernel_tree,
+        plain(model.node_table),
+        plain(model.item_table),
+        histories,
+        targets,
+        negatives.sampler,
+        negatives.counts,
+        negatives.start == "root",
+        negatives.correct_positive,
+        seed,
+    )
+
+
+def adam_rows(
+    table: Array,
+    *,
+    first_moment: Array,
+    second_moment: Array,
+    gradients: RowGradients,
+    learning_rate: float,
+    step: int,
+    weight_decay: float,
+    decoupled_decay: bool,
+    betas: tuple[float, float] = (0.9, 0.999),
+    epsilon: float = 1e-8,
+) -> None:
+    """Adam in place on the touched rows of a table (rows, size) and its moments; other rows stand still.
+
+    `step` counts from 1 and corrects the bias of both moments, for all rows alike.
+    """
+    _kernels.adam(
+        plain(table),
+        plain(first_moment),
+        plain(second_moment),
+        gradients.rows,
+        gradients.values,
+        learning_rate,
+        *betas,
+        epsilon,
+        weight_decay,
+        decoupled_decay,
+        step,
+    )
+
+
+def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> NDArray[np.float32]:
+    """What the first layer of a row of candidates is multiplied with: (columns, units), 0 or 1 / (1 - rate).
+
+    Columns count the candidates that are present.
+    """
+    return _kernels.dropout_factors(dropout.seed, row, columns, units, dropout.rate)
+
+
+def _gradients(step: _kernels.Step) -> Gradients:
+    loss, weights, node_rows, node_values, item_rows, item_values, work = step
+    return Gradients(
+        loss=loss,
+        weights=weights,
+        nodes=RowGradients(node_rows, node_values),
+        items=RowGradients(item_rows, item_values),
+        work=work,
+    )

@@ -34,15 +34,17 @@ def dense_gradients(
         present=history_rows >= 0,
         candidates=node_rows >= 0,
     )
-    loss = sampled_softmax_loss(scores, torch.from_numpy(candidates.log_correction).flatten(0, 1))
+    weights = None if batch.level_weights is None else torch.from_numpy(batch.level_weights.T.flatten())
+    loss = sampled_softmax_loss(scores, torch.from_numpy(candidates.log_correction).flatten(0, 1), weights=weights)
     parameters = dict(model.named_parameters())
     gradients = torch.autograd.grad(loss, list(parameters.values()))
     return loss.item(), dict(zip(parameters, gradients, strict=True))
 
 
+@pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
-def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisation: str) -> None:
+def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisation: str, is_weighted: bool) -> None:
     """After a first step without decay, Adam's first moment is a tenth of the gradient."""
     settings = training_settings(weight_decay=0.0, optimiser="adam", clip_norm=1e9, depth_slope=0.5)
     sizes = ModelSettings.model_validate(
@@ -52,6 +54,7 @@ def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisati
     batch = Batch(
         histories=random_histories(6, length=5, num_items=11, generator=np.random.default_rng(0)),
         targets=np.array([0, 3, 3, 10, 7, 5], dtype=np.int32),
+        level_weights=np.linspace(0, 1, 6 * tree.height, dtype=np.float32).reshape(6, -1) if is_weighted else None,
     )
     judge = torch_learner(settings, model=sizes, tree=tree)
     expected_loss, expected = dense_gradients(judge, tree, batch, settings=settings, step=4)

@@ -179,7 +179,7 @@ def _find_users(users: Sequence[Id], vocabulary: Vocabulary) -> npt.NDArray[np.i
 
 def _matching(item_table: pl.DataFrame, condition: pl.Expr) -> BoolArray:
     try:
-        matches = item_table.select(condition.fill_null(False)).to_series()
+        matches = item_table.with_columns(condition.fill_null(False).alias("is_allowed"))["is_allowed"]
     except pl.exceptions.PolarsError as error:
         raise InputError(
             f"The condition on items cannot be used: {error}. The item table has the columns "

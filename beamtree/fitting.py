@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from beamtree import native
 from beamtree.artefact import Artefact
-from beamtree.config import Config, TrainingSettings
+from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import SettingsError
@@ -20,7 +21,7 @@ from beamtree.rivals.popularity import Popularity
 from beamtree.training.checkpoint import RunIdentity, model_arrays
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
-from beamtree.training.learner import TorchLearner
+from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
 from beamtree.training.optimise import CheckpointPlan, optimise
 from beamtree.training.randomness import numpy_generator, seed_for
@@ -52,9 +53,7 @@ def fit_model(
     seed = config.training.seed
     tree = initial_tree(dataset, split.train, config=config)
     model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
-    learner = TorchLearner(
-        model, tree, negatives=_negatives(model, tree, settings=config.training), settings=config.training
-    )
+    learner = build_learner(model, tree, config=config)
     instances = TrainingInstances(
         dataset.sequences,
         split.train,
@@ -109,11 +108,20 @@ def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
     return plant(order, branching=branching)
 
 
-def _negatives(model: PreferenceModel, tree: ItemTree, *, settings: TrainingSettings) -> NegativeSampler:
-    if settings.method == "dtr-t":
-        return TreeNegatives(model, tree, count=settings.negatives)
+def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> Learner:
+    """The fastest way of learning this model here: in the kernels on a CPU where they were compiled, else in torch."""
+    settings = config.training
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
-    return UniformNegatives(tree, counts=counts)
+    if native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch":
+        from beamtree.native.training import Negatives
+        from beamtree.training.native_learner import NativeLearner
+
+        drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
+        return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
+    sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
+    if settings.method == "dtr-t":
+        sampler = TreeNegatives(model, tree, count=settings.negatives)
+    return TorchLearner(model, tree, negatives=sampler, settings=settings)
 
 
 def _validation(

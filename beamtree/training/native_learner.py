@@ -21,7 +21,7 @@ from beamtree.tree.item_tree import ItemTree
 
 
 class NativeLearner:
-    """Learning in the kernels for the normalisations that are local to a row; torch keeps the small weights' Adam."""
+    """Learning in the kernels, which know normalisations local to a row; torch keeps the Adam of the small weights."""
 
     def __init__(
         self,
@@ -89,11 +89,6 @@ class NativeRowAdam(RowAdam):
             betas=self.betas,
             epsilon=self.epsilon,
         )
-
-
-def can_learn(model: ModelSettings) -> bool:
-    """Whether the kernels know the network: batch statistics need a pass of their own and stay in torch."""
-    return model.normalisation != "batch"
 
 
 def _row_gradients(gradients: Gradients) -> Iterator[RowGradient]:

@@ -1,0 +1,160 @@
+"""Beam search over a trained model as ONNX operators: the levels unrolled, and a Scan over the requests.
+
+One request at a time keeps what a level computes (positions * hidden, nodes) in the cache. The search is the one of
+retrieval/beam.py: start at the first level that the beam cannot keep whole, keep the best nodes, go to their children.
+Candidates always stand in rising order, so that TopK, which prefers the lower index, breaks ties as the engine does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from beamtree.config import ModelSettings
+from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.scorer_graph import ScorerGraph
+from beamtree.retrieval.beam import first_searched_level
+from beamtree.tree.item_tree import VACANT, ItemTree
+
+NOTHING = float("-inf")
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What is fixed when a search is exported: the model, its tree, how many items, and how wide a beam."""
+
+    weights: Mapping[str, AnyArray]
+    tree: ItemTree
+    settings: ModelSettings
+    k: int
+    beam_width: int
+
+    @property
+    def width(self) -> int:
+        """Nodes kept per level: a beam is at least k wide."""
+        return max(self.beam_width, self.k)
+
+    @property
+    def first_level(self) -> int:
+        """Where the search starts; with no more items than the beam is wide, all leaves are scored."""
+        if self.tree.num_items <= self.width:
+            return self.tree.height
+        return first_searched_level(self.tree, beam_width=self.width)
+
+
+def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> None:
+    """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,)."""
+    positions = add_latest_positions(graph, plan, history=history, length=length)
+    body = graph.body("search_")
+    items, scores = _Search(body, plan).run("request_history")
+    scan = helper.make_graph(
+        body.nodes,
+        "search",
+        [helper.make_tensor_value_info("request_history", TensorProto.INT64, [plan.settings.history_length])],
+        [
+            helper.make_tensor_value_info(items, TensorProto.INT64, [plan.k]),
+            helper.make_tensor_value_info(scores, TensorProto.FLOAT, [plan.k]),
+        ],
+    )
+    # A Scan wants at least one request, so an empty batch gets one more, which is cut off again.
+    requests = graph.apply("Shape", positions, end=1)
+    lacking = graph.apply("Max", graph.apply("Sub", graph.integers(1), requests), graph.integers(0))
+    room = graph.apply("Concat", graph.integers(0, 0), lacking, graph.integers(0), axis=0)
+    padded = graph.apply("Pad", positions, room, graph.constant("none", np.int64(VACANT)))
+    graph.apply_named("Scan", padded, outputs=["found_items", "found_scores"], body=scan, num_scan_inputs=1)
+    for found, name in (("found_items", "items"), ("found_scores", "scores")):
+        graph.apply("Slice", found, graph.integers(0), requests, graph.integers(0), name=name)
+
+
+def add_latest_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
+    """The last `history_length` of the first `length` entries of each row, -1 in front and for ids not in the model.
+
+    A column of -1 before the history is what every position in front of it reads.
+    """
+    wanted = plan.settings.history_length
+    column = graph.apply("Pad", history, graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(VACANT)))
+    available = graph.apply("Gather", graph.apply("Shape", history), graph.constant("one", np.int64(1)))
+    end = graph.apply("Clip", length, graph.constant("zero", np.int64(0)), available)
+    offsets = graph.constant("latest_offsets", np.arange(1 - wanted, 1, dtype=np.int64))
+    index = graph.apply("Add", graph.apply("Unsqueeze", end, graph.integers(1)), offsets)
+    latest = graph.apply("GatherElements", column, graph.apply("Max", index, graph.integers(0)), axis=1)
+    is_known = graph.apply(
+        "And",
+        graph.apply("GreaterOrEqual", latest, graph.integers(0)),
+        graph.apply("Less", latest, graph.integers(plan.tree.num_items)),
+    )
+    return graph.apply("Where", is_known, latest, graph.integers(VACANT))
+
+
+class _Search:
+    """The search for one request inside the Scan."""
+
+    def __init__(self, graph: GraphBuilder, plan: SearchPlan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._tree = plan.tree
+        self._scorer = ScorerGraph(graph, plan.weights, tree=plan.tree, settings=plan.settings)
+
+    def run(self, history: str) -> tuple[str, str]:
+        graph, plan, tree = self._graph, self._plan, self._tree
+        self._scorer.read_history(history)
+        level = plan.first_level
+        occupied = np.flatnonzero(tree.occupied(level))
+        nodes, count = graph.constant("first_nodes", occupied), occupied.size
+        scores = self._scorer.score(nodes, level)
+        while level < tree.height:
+            width = min(plan.width, count)
+            _, kept = graph.top(scores, width)
+            rising, _ = graph.top(graph.apply("Gather", nodes, kept), width, largest=False)
+            nodes, is_child = self._children(rising, level)
+            level, count = level + 1, width * tree.branching
+            scores = self._scorer.score(nodes, level)
+            if is_child:
+                scores = graph.apply("Where", is_child, scores, graph.constant("nothing", np.float32(NOTHING)))
+            if tree.num_items < tree.num_leaves:
+                scores = self._hide_vacant(scores, nodes, level)
+        return self._best_items(nodes, scores, count=count)
+
+    def _children(self, nodes: str, level: int) -> tuple[str, str]:
+        """Children (nodes * branching,) of rising nodes, rising, and which of them exist ("" where all do)."""
+        graph, tree = self._graph, self._tree
+        column = graph.apply("Unsqueeze", nodes, graph.integers(1))
+        offsets = graph.constant("child_offsets", np.arange(tree.branching))
+        if level < tree.height - 1:
+            children = graph.apply("Add", graph.apply("Mul", column, graph.integers(tree.branching)), offsets)
+            return graph.apply("Reshape", children, graph.integers(-1)), ""
+        size, leaves = int(tree.level_sizes[level]), graph.integers(tree.num_leaves)
+
+        def first_leaf(node: str) -> str:
+            rounded_up = graph.apply("Add", graph.apply("Mul", node, leaves), graph.integers(size - 1))
+            return graph.apply("Div", rounded_up, graph.integers(size))
+
+        children = graph.apply("Add", first_leaf(column), offsets)
+        end = first_leaf(graph.apply("Add", column, graph.integers(1)))
+        is_child = graph.apply("Reshape", graph.apply("Less", children, end), graph.integers(-1))
+        inside = graph.apply("Min", children, graph.integers(tree.num_leaves - 1))
+        return graph.apply("Reshape", inside, graph.integers(-1)), is_child
+
+    def _hide_vacant(self, scores: str, nodes: str, level: int) -> str:
+        graph = self._graph
+        occupied = graph.constant(f"occupied_{level}", self._tree.occupied(level))
+        return graph.apply(
+            "Where", graph.apply("Gather", occupied, nodes), scores, graph.constant("nothing", np.float32(NOTHING))
+        )
+
+    def _best_items(self, leaves: str, scores: str, *, count: int) -> tuple[str, str]:
+        graph, k = self._graph, self._plan.k
+        found = min(k, count)
+        best_scores, best = graph.top(scores, found)
+        item_at_leaf = graph.constant("item_at_leaf", self._tree.item_at_leaf)
+        items = graph.apply("Gather", item_at_leaf, graph.apply("Gather", leaves, best))
+        is_missing = graph.apply("IsInf", best_scores)
+        items = graph.apply(
+            "Where", is_missing, graph.integers(VACANT), graph.apply("Cast", items, to=TensorProto.INT64)
+        )
+        if found < k:
+            room = graph.integers(0, k - found)
+            items = graph.apply("Pad", items, room, graph.constant("none", np.int64(VACANT)))
+            best_scores = graph.apply("Pad", best_scores, room, graph.constant("nothing", np.float32(NOTHING)))
+        return items, best_scores

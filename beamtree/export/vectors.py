@@ -1,0 +1,106 @@
+"""The learned vectors for other tools: nearest neighbours, clustering, plots. Parquet and NumPy, row for row the same.
+
+nodes.parquet    level, node, item_id (leaves that carry an item), vector; one row for each node, level by level
+items.parquet    item_id, level, node, vector (its leaf's), one row for each dense item; history_vector where the model
+                 reads histories from a table of their own
+nodes.npy, items.npy, item_histories.npy               those vectors, float32 (rows, size)
+node_levels.npy, node_numbers.npy, node_items.npy      level, node, dense item (-1: none) of each row of nodes.npy
+item_ids.npy, item_leaves.npy                          raw id and leaf of each row of items.npy
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamtree.artefact import Artefact
+from beamtree.errors import ArtefactError
+from beamtree.storage import replace_file
+from beamtree.tree.item_tree import VACANT, ItemTree
+
+AnyArray = npt.NDArray[Any]
+
+
+def export_vectors(artefact: Artefact, directory: Path) -> list[Path]:
+    """Write all files into a folder, each replaced as a whole; gives their paths. ArtefactError where that fails."""
+    arrays = _arrays(artefact)
+    nodes, items = _node_table(arrays, artefact), _item_table(arrays, artefact)
+    writers: dict[str, Callable[[Path], object]] = {
+        "nodes.parquet": lambda path: nodes.write_parquet(path),
+        "items.parquet": lambda path: items.write_parquet(path),
+    }
+    writers |= {f"{name}.npy": _array_writer(array) for name, array in arrays.items()}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, writer in writers.items():
+            replace_file(directory / name, writer)
+    except OSError as error:
+        raise ArtefactError(
+            f"Could not write to {directory}: {error.strerror or error}. "
+            "Give a folder that is writable and has room, then export again."
+        ) from error
+    return [directory / name for name in writers]
+
+
+def _arrays(artefact: Artefact) -> dict[str, AnyArray]:
+    tree, weights = artefact.tree, artefact.weights
+    nodes = np.asarray(weights["node_table"], dtype=np.float32)
+    levels = np.repeat(np.arange(tree.height + 1, dtype=np.int32), tree.level_sizes)
+    arrays = {
+        "nodes": nodes,
+        "node_levels": levels,
+        "node_numbers": np.arange(tree.num_nodes) - tree.level_offsets[levels],
+        "node_items": _items_of_nodes(tree),
+        "items": nodes[tree.level_offsets[tree.height] + tree.leaf_of_item],
+        "item_ids": _plain(artefact.items.ids),
+        "item_leaves": tree.leaf_of_item,
+    }
+    if "item_table" in weights:
+        arrays["item_histories"] = np.asarray(weights["item_table"], dtype=np.float32)
+    return arrays
+
+
+def _items_of_nodes(tree: ItemTree) -> npt.NDArray[np.int32]:
+    inner = np.full(tree.level_offsets[tree.height], VACANT, dtype=np.int32)
+    return np.concatenate([inner, tree.item_at_leaf])
+
+
+def _plain(ids: pl.Series) -> AnyArray:
+    """Raw ids without Python objects, so that no reader needs pickle."""
+    return ids.to_numpy() if ids.dtype == pl.Int64 else np.array(ids.to_list(), dtype=np.str_)
+
+
+def _node_table(arrays: Mapping[str, AnyArray], artefact: Artefact) -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "level": arrays["node_levels"],
+            "node": arrays["node_numbers"],
+            "item_id": artefact.items.decode(arrays["node_items"]),
+            "vector": arrays["nodes"],
+        }
+    )
+
+
+def _item_table(arrays: Mapping[str, AnyArray], artefact: Artefact) -> pl.DataFrame:
+    table = pl.DataFrame(
+        {
+            "item_id": artefact.items.ids,
+            "level": np.full(artefact.tree.num_items, artefact.tree.height, dtype=np.int32),
+            "node": arrays["item_leaves"].astype(np.int64),
+            "vector": arrays["items"],
+        }
+    )
+    if "item_histories" in arrays:
+        table = table.with_columns(history_vector=pl.Series(arrays["item_histories"]))
+    return table
+
+
+def _array_writer(array: AnyArray) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with path.open("wb") as stream:
+            np.save(stream, array, allow_pickle=False)
+
+    return write

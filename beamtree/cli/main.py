@@ -12,9 +12,11 @@ from beamtree.cli.data import app as data_app
 from beamtree.cli.demo import demo
 from beamtree.cli.doctor import doctor
 from beamtree.cli.evaluate import evaluate
+from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
 from beamtree.errors import BeamtreeError, InterruptedTraining
 
@@ -28,7 +30,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(data_app, name="data")
-for command in (fit, evaluate, recommend, inspect, settings, doctor, demo):
+app.add_typer(export_app, name="export")
+for command in (fit, evaluate, recommend, inspect, serve, settings, doctor, demo):
     app.command()(command)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.errors import ArtefactError, InputError
-from beamtree.export import onnx_file
 from beamtree.export.onnx import export_onnx
 from tests.export.exported import random_artefact, run
 from tests.small import model_settings, random_histories, random_tree
@@ -68,7 +67,7 @@ def test_a_failed_write_leaves_the_old_model_working(tmp_path: Path, monkeypatch
     def no_room(_: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(onnx_file.checker, "check_model", no_room)
+    monkeypatch.setattr(onnx.checker, "check_model", no_room)
     with pytest.raises(ArtefactError, match="No space left on device"):
         export_onnx(artefact(2), tmp_path / "model.onnx", k=5, embed_limit=1_000)
     np.testing.assert_array_equal(run(tmp_path / "model.onnx", HISTORIES)["items"], expected)

@@ -164,7 +164,10 @@ def _write_by_content(directory: Path, name: str, writer: Writer) -> dict[str, A
     try:
         workshop.mkdir(exist_ok=True)
         fresh = workshop / name
+        fresh.touch()
+        usual_mode = fresh.stat().st_mode
         writer(fresh)
+        fresh.chmod(usual_mode)  # safetensors makes files that nobody else may read
         digest = file_sha256(fresh)
         stem, _, suffix = name.partition(".")
         stored_name = f"{stem}-{digest[:16]}.{suffix}"

@@ -68,6 +68,14 @@ def test_a_bundle_is_replaced_whole(bundle: Path) -> None:
     assert listing(bundle) == {MANIFEST, *(entry["name"] for entry in manifest["files"].values())}
 
 
+def test_files_are_as_readable_as_any_other(tmp_path: Path) -> None:
+    """A service that runs under another account must be able to read a saved model."""
+    write_bundle(tmp_path / "bundle", {}, files={"a.safetensors": write_arrays({"x": np.zeros(3)})})
+    (tmp_path / "any").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "bundle").iterdir()}
+    assert modes == {(tmp_path / "any").stat().st_mode}
+
+
 def test_files_of_others_in_the_folder_survive(bundle: Path) -> None:
     theirs = {"notes.md", "a.txt", "a-notes.txt", "a-0123456789ABCDEF.txt", "c-0123456789abcdef.txt", ".hidden.tmp"}
     for name in theirs:

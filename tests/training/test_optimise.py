@@ -176,7 +176,7 @@ def test_a_request_to_stop_at_the_last_step_comes_too_late(tmp_path: Path) -> No
 
 
 def test_checkpoints_come_by_the_clock_at_validations_and_at_the_end(tmp_path: Path) -> None:
-    """A clock that moves on by 20 seconds whenever it is read: once at the start, once per step, once per save."""
+    """A clock that moves on by 25 seconds whenever it is read: once at the start, once per step, once per save."""
     saved: list[int] = []
 
     class Watch(CountingLearner):
@@ -186,7 +186,7 @@ def test_checkpoints_come_by_the_clock_at_validations_and_at_the_end(tmp_path: P
 
     settings = training_settings(checkpoint_minutes=1.0, validations=2)
     plan = plan_for(tmp_path, settings)
-    run(Watch(), settings=settings, plan=plan, validate=lambda _: {"f@20": 0.0}, clock=(20.0 * i for i in count()))
+    run(Watch(), settings=settings, plan=plan, validate=lambda _: {"f@20": 0.0}, clock=(25.0 * i for i in count()))
     assert saved == [3, 6, 9, 12]
     saved.clear()
     run(Watch(), settings=settings, plan=plan, validate=lambda _: {"f@20": 0.0})

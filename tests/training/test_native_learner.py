@@ -1,0 +1,117 @@
+"""Learning in the kernels does what learning in torch does, given the same draws."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beamtree import native
+from beamtree.config import ModelSettings, TrainingSettings
+from beamtree.model.preference import build_model
+from beamtree.training.instances import Batch
+from beamtree.training.learner import Learner, TorchLearner
+from beamtree.training.negatives import ABSENT, Candidates, negatives_per_level
+from beamtree.training.randomness import seed_for
+from beamtree.tree.item_tree import ItemTree
+from tests.small import assert_same_bytes, model_settings, random_histories, random_tree, weights_of
+from tests.training.runs import ring_tree, train, training_settings
+
+pytestmark = pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
+
+
+def native_learner(
+    settings: TrainingSettings, *, model: ModelSettings | None = None, tree: ItemTree | None = None
+) -> Learner:
+    from beamtree.native.training import Negatives
+    from beamtree.training.native_learner import NativeLearner
+
+    planted, sizes = tree or ring_tree(), model or model_settings()
+    counts = negatives_per_level(planted, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
+    network = build_model(sizes, planted, seed=settings.seed)
+    return NativeLearner(network, planted, negatives=drawn, settings=settings, model_settings=sizes)
+
+
+class GivenCandidates:
+    """A sampler that hands out what was drawn elsewhere."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+
+    def draw(self, _batch: Batch, *, generator: np.random.Generator) -> Candidates:
+        del generator
+        return self._candidates
+
+
+def kernel_draws(model: Any, tree: ItemTree, batch: Batch, *, sizes: ModelSettings, settings: TrainingSettings) -> Any:
+    from beamtree.native.network import Network
+    from beamtree.native.search import Model
+    from beamtree.native.training import Negatives, draw_candidates
+
+    network = Network.pack(model.state_dict(), windows=sizes.windows, normalisation=sizes.normalisation)
+    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=0.0)
+    rows, correction = draw_candidates(
+        Model(network, tree, node_table=model.node_table, item_table=model.item_table),
+        histories=batch.histories,
+        targets=batch.targets,
+        negatives=Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down"),
+        seed=seed_for(settings.seed, "negatives", 0),
+    )
+    shape = (len(batch.targets), tree.height, -1)
+    return Candidates(rows.reshape(shape).swapaxes(0, 1).copy(), correction.reshape(shape).swapaxes(0, 1).copy())
+
+
+@pytest.mark.parametrize("method", ["dtr-u", "dtr-t"])
+@pytest.mark.parametrize("history_table", ["shared", "separate"])
+@pytest.mark.parametrize("normalisation", ["none", "layer"])
+def test_a_step_moves_the_weights_as_torch_does(method: str, history_table: str, normalisation: str) -> None:
+    settings = training_settings(method=method, negatives=5, optimiser="adamw", weight_decay=0.01)
+    sizes = model_settings(history_table=history_table, normalisation=normalisation)
+    tree = random_tree(40, branching=3, seed=2, num_leaves=47)
+    generator = np.random.default_rng(4)
+    batch = Batch(
+        random_histories(9, length=5, num_items=40, generator=generator),
+        generator.integers(0, 40, size=9).astype(np.int32),
+        level_weights=generator.integers(0, 2, size=(9, tree.height)).astype(np.float32),
+    )
+    in_kernels = native_learner(settings, model=sizes, tree=tree)
+    judge_model = build_model(sizes, tree, seed=settings.seed)
+    draws = kernel_draws(judge_model, tree, batch, sizes=sizes, settings=settings)
+    # Rows that the kernels leave out, because their label is 0, need a positive for torch to score.
+    positives = np.stack(
+        [tree.item_ancestors(batch.targets, level) + tree.level_offsets[level] for level in range(1, tree.height + 1)]
+    )
+    draws.node_rows[..., 0] = np.where(draws.node_rows[..., 0] == ABSENT, positives, draws.node_rows[..., 0])
+    judge = TorchLearner(judge_model, tree, negatives=GivenCandidates(draws), settings=settings)
+
+    assert in_kernels.step(batch, step=0, learning_rate=0.01) == pytest.approx(
+        judge.step(batch, step=0, learning_rate=0.01), rel=1e-5
+    )
+    moved, judged = weights_of(in_kernels.model), weights_of(judge.model)
+    moments, judged_moments = in_kernels.optimiser_arrays(), judge.optimiser_arrays()
+    for name, array in judged_moments.items():
+        np.testing.assert_allclose(moments[name], array, rtol=2e-3, atol=2e-6, err_msg=name)
+    # The first step of Adam is its learning rate by the sign of the gradient: only where that is clear can both agree.
+    first = judged_moments["node_table.first_moment"]
+    clear = np.abs(first) > 1e-5
+    np.testing.assert_allclose(moved["node_table"][clear], judged["node_table"][clear], atol=1e-4)
+
+
+def test_the_loss_falls_and_the_same_seed_gives_the_same_bytes() -> None:
+    first, again = (native_learner(training_settings()) for _ in range(2))
+    losses = train(first, steps=60)
+    assert losses[-1] < 0.5 * losses[0]
+    assert train(again, steps=60) == losses
+    assert_same_bytes(weights_of(first.model), weights_of(again.model))
+
+
+def test_a_restored_learner_goes_on_to_the_same_bytes() -> None:
+    whole = native_learner(training_settings(method="dtr-t"))
+    train(whole, steps=7)
+    half = native_learner(training_settings(method="dtr-t"))
+    half.model.load_state_dict(whole.model.state_dict())
+    half.restore_optimiser({name: array.copy() for name, array in whole.optimiser_arrays().items()})
+    train(whole, steps=5)
+    train(half, steps=5)
+    assert_same_bytes(weights_of(half.model), weights_of(whole.model))
+    assert_same_bytes(half.optimiser_arrays(), whole.optimiser_arrays())

@@ -1,5 +1,6 @@
 """From a log to a model: prepare, split, plant, learn, measure. The one place where the parts of training meet."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
 from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
 
         drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
         return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
+    if not native.is_available():
+        log.warning(
+            "The kernels were not compiled, so training runs in torch, many times slower. Install a C++ compiler and "
+            "install beamtree again; `beamtree doctor` shows what is active."
+        )
     sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
     if settings.method == "dtr-t":
         sampler = TreeNegatives(model, tree, count=settings.negatives)

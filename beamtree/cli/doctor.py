@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from beamtree import __version__
+from beamtree import __version__, native
 from beamtree.cli.console import results
 
 PACKAGES = ("numpy", "polars", "pydantic", "safetensors", "torch", "scikit-learn")
@@ -25,8 +25,22 @@ def doctor() -> None:
     table.add_row("cores", str(os.cpu_count()))
     table.add_row("BEAMTREE_THREADS", os.environ.get("BEAMTREE_THREADS", "not set: all cores"))
     table.add_row("CPU features", ", ".join(_cpu_features()) or "unknown")
-    table.add_row("training", "ready" if find_spec("torch") else "needs torch: pip install 'beamtree[train]'")
+    table.add_row("kernels", _kernels())
+    table.add_row("retrieval", "compiled kernels" if native.is_available() else "NumPy (slow)")
+    table.add_row("training", _training())
     results.print(table)
+
+
+def _kernels() -> str:
+    if native.is_available():
+        return f"compiled, {native.threads()} threads"
+    return "not compiled: install a C++ compiler, then install beamtree again"
+
+
+def _training() -> str:
+    if find_spec("torch") is None:
+        return "needs torch: pip install 'beamtree[train]'"
+    return "compiled kernels" if native.is_available() else "torch (slow)"
 
 
 def _version(package: str) -> str:

@@ -1,0 +1,79 @@
+"""beamtree serve: answer requests over HTTP."""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from beamtree.cli.options import ModelArgument, read_log
+from beamtree.errors import InputError
+
+TOKEN_VARIABLE = "BEAMTREE_ADMIN_TOKEN"
+
+
+def serve(
+    model: ModelArgument,
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 lets the system choose.")] = 8000,
+    threads: Annotated[int | None, typer.Option(min=1, help="Searches at once; default: one per core.")] = None,
+    queue: Annotated[int, typer.Option(min=0, help="Searches that may wait; one more gets 503.")] = 128,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that a request may take.")] = 10.0,
+    stop_seconds: Annotated[float, typer.Option(min=0, help="What running requests get after SIGTERM.")] = 30.0,
+    histories: Annotated[
+        str | None, typer.Option(help="Interaction log with the histories of users, for requests by user_id.")
+    ] = None,
+    events: Annotated[
+        Path | None, typer.Option(help="SQLite file that keeps events; made where it is missing. Default: no events.")
+    ] = None,
+    watch_seconds: Annotated[float, typer.Option(min=0, help="Between looks for a new model; 0: never.")] = 1.0,
+    cors_origin: Annotated[list[str] | None, typer.Option(help="Web origin that may call this server.")] = None,
+    max_body: Annotated[int, typer.Option(min=1024, help="Largest body in bytes.")] = 1_048_576,
+    max_batch: Annotated[int, typer.Option(min=1, help="Most requests in one call.")] = 64,
+    max_history: Annotated[int, typer.Option(min=1, help="Longest history.")] = 5000,
+    max_k: Annotated[int, typer.Option("--max-k", min=1, help="Most items of an answer.")] = 1000,
+    max_beam: Annotated[int, typer.Option(min=1, help="Widest beam.")] = 2000,
+    max_connections: Annotated[int, typer.Option(min=1, help="Most connections at once.")] = 1000,
+    log_histories: Annotated[bool, typer.Option("--log-histories", help="Write histories into the log.")] = False,
+    access_log: Annotated[bool, typer.Option(help="Write a line for each request.")] = True,
+) -> None:
+    """Serve a model over HTTP: recommendations, items, the tree, metrics, and a page to look at."""
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "httptools") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"Serving needs {', '.join(missing)}: pip install 'beamtree[serve]'.")
+    from beamtree.serving.logs import log_to
+    from beamtree.serving.run import serve as run_server
+    from beamtree.serving.settings import Limits, ServerSettings
+
+    settings = ServerSettings(
+        model=model,
+        host=host,
+        port=port,
+        threads=threads or os.cpu_count() or 1,
+        queue=queue,
+        timeout_seconds=timeout,
+        stop_seconds=stop_seconds,
+        watch_seconds=watch_seconds,
+        connections=max_connections,
+        events=events,
+        admin_token=os.environ.get(TOKEN_VARIABLE, ""),
+        cors_origins=tuple(cors_origin or ()),
+        log_histories=log_histories,
+        access_log=access_log,
+        limits=Limits(body_bytes=max_body, batch=max_batch, history=max_history, k=max_k, beam=max_beam),
+    )
+    log_to(sys.stderr)
+    log = None
+    if histories is not None:
+        from beamtree.artefact import load_artefact
+
+        log = read_log(histories, load_artefact(model, verify=False).config.log)
+    run_server(settings, log=log, announce=_announce)
+
+
+def _announce(address: str) -> None:
+    typer.echo(f"beamtree answers on {address} (the page: {address}/, its interface: {address}/docs)")
+    sys.stdout.flush()

@@ -1,0 +1,97 @@
+"""The web application: routes, refusals in one shape, the OpenAPI document, the page."""
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.utils import get_openapi
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from beamtree import __version__
+from beamtree.serving.refusal import Refusal, shortened
+from beamtree.serving.routes.admin import admin_routes
+from beamtree.serving.routes.contract import add_bodies
+from beamtree.serving.routes.health import health_routes
+from beamtree.serving.routes.items import item_routes
+from beamtree.serving.routes.model import model_routes
+from beamtree.serving.routes.recommend import recommend_routes
+from beamtree.serving.service import Service
+from beamtree.serving.wire import Observed, refusal_response
+
+HERE = Path(__file__).parent
+PAGE = HERE / "page" / "dist"
+
+
+def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
+    """The application over a service. The page is served at / where its files are there."""
+    app = FastAPI(title="beamtree", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    app.include_router(recommend_routes(service))
+    app.include_router(item_routes(service))
+    app.include_router(model_routes(service))
+    app.include_router(health_routes(service))
+    if service.settings.admin_token:
+        app.include_router(admin_routes(service))
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    if (page / "index.html").is_file():
+        app.mount("/", StaticFiles(directory=page, html=True), name="page")
+    _refuse_in_one_shape(app, service)
+    app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Content-Type", "X-Request-ID"],
+        )
+    return Observed(app, metrics=service.metrics, writes_log=service.settings.access_log)
+
+
+async def _docs() -> Response:
+    return Response((HERE / "docs.html").read_bytes(), media_type="text/html; charset=utf-8")
+
+
+def _refuse_in_one_shape(app: FastAPI, service: Service) -> None:
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        request.scope["state"]["log"]["refused"] = error.code
+        if error.status == 503:
+            service.metrics.overloaded.labels(error.code).inc()
+        return refusal_response(error)
+
+    async def refuse_parameters(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        details = [
+            {"field": str(fault["loc"][-1]), "problem": fault["msg"], "got": shortened(fault.get("input"))}
+            for fault in error.errors()
+        ]
+        first = details[0]
+        message = f"{first['field']}: {first['problem']}; got {first['got']}."
+        return await refuse(request, Refusal(422, "invalid_request", message, details=details))
+
+    async def refuse_address(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = {404: "no_such_address", 405: "wrong_method"}.get(error.status_code, "refused")
+        message = f"{error.detail}: {request.method} {shortened(request.url.path)}. See /docs."
+        refusal = Refusal(error.status_code, code, message, headers=error.headers)
+        return await refuse(request, refusal)
+
+    app.add_exception_handler(Refusal, refuse)
+    app.add_exception_handler(RequestValidationError, refuse_parameters)
+    app.add_exception_handler(HTTPException, refuse_address)
+
+
+def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            summary="Recommendations by beam search down a learned tree",
+            routes=app.routes,
+        )
+        add_bodies(document, service.settings.limits)
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,157 @@
+"""Looking things up about items: their columns, by text, and what is near them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
+from beamtree.serving.conditions import check_column
+from beamtree.serving.raw_ids import RawIds
+from beamtree.tree.item_tree import ItemTree
+
+IntArray = npt.NDArray[np.integer]
+Row = dict[str, Any]
+
+LISTED_VALUES = 100
+"""A column with more distinct values than this is not listed value by value."""
+
+ROWS_AT_A_TIME = 65_536
+
+
+class Catalogue:
+    """The items of one model. popularity: (items,); leaf_vectors: (leaves, size), a view into the node table."""
+
+    def __init__(
+        self,
+        item_table: pl.DataFrame,
+        *,
+        ids: RawIds,
+        tree: ItemTree,
+        popularity: npt.NDArray[np.int64],
+        leaf_vectors: npt.NDArray[np.float32],
+    ) -> None:
+        self.item_table = item_table
+        self.ids = ids
+        self.popularity = popularity
+        self.most_popular = np.argsort(-popularity, kind="stable").astype(np.int32)
+        self._tree = tree
+        self._leaf_vectors = leaf_vectors
+        self._lengths = np.linalg.norm(leaf_vectors, axis=1)
+        self._lowered = [
+            item_table[name].cast(pl.String).fill_null("").str.to_lowercase()
+            for name in (ITEM_ID, TITLE)
+            if name in item_table.columns
+        ]
+
+    @property
+    def default_columns(self) -> list[str]:
+        """Title and category, where anything is known."""
+        table = self.item_table
+        return [name for name in (TITLE, CATEGORY) if name in table.columns and table[name].null_count() < len(table)]
+
+    def check_columns(self, columns: Sequence[str]) -> None:
+        """Refusal for a column that does not exist."""
+        for name in columns:
+            check_column(name, self.item_table)
+
+    def column_values(self, items: IntArray, columns: Sequence[str]) -> list[Row]:
+        """For each item the asked columns by name."""
+        return (
+            self.item_table.select(list(dict.fromkeys(columns)))[items].to_dicts() if columns else [{} for _ in items]
+        )
+
+    def rows(self, items: IntArray, columns: Sequence[str]) -> list[Row]:
+        """item_id, popularity and columns of each item."""
+        popularity = self.popularity[items].tolist()
+        return [
+            {"item_id": item_id, "popularity": count, "columns": values}
+            for item_id, count, values in zip(
+                self.ids.decode(items), popularity, self.column_values(items, columns), strict=True
+            )
+        ]
+
+    def find(self, text: str, *, limit: int) -> tuple[npt.NDArray[np.int64], int]:
+        """Items whose id or title is the text, begins with it, or holds it, in this order, popular ones first.
+
+        Upper and lower case are the same. Returns at most `limit` items, and how many match in all.
+        """
+        wanted = text.lower()
+        holds = np.zeros(len(self.item_table), dtype=np.bool_)
+        for column in self._lowered:
+            holds |= column.str.contains(wanted, literal=True).to_numpy()
+        found = np.flatnonzero(holds)
+        closeness = np.full(len(found), 2)
+        for column in self._lowered:
+            candidates = column.gather(found)
+            closeness = np.minimum(closeness, np.where(candidates.str.starts_with(wanted).to_numpy(), 1, 2))
+            closeness = np.where((candidates == wanted).to_numpy(), 0, closeness)
+        order = np.lexsort((found, -self.popularity[found], closeness))
+        return found[order[:limit]], len(found)
+
+    def near_in_tree(self, item: int, *, count: int) -> tuple[npt.NDArray[np.int64], list[int]]:
+        """The items of the nearest leaves, and the deepest level on which each shares a node with the item."""
+        tree, leaf = self._tree, int(self._tree.leaf_of_item[item])
+        found: list[npt.NDArray[np.int64]] = []
+        levels: list[int] = []
+        inner_first, inner_end = leaf, leaf + 1
+        num_vacant = tree.num_leaves - tree.num_items
+        for level in range(tree.height - 1, -1, -1):
+            first, end = (int(bound) for bound in tree.leaf_ranges(tree.ancestors(leaf, level), level))
+            missing = count - len(levels)
+            reach = missing + num_vacant
+            left = np.arange(max(first, inner_first - reach), inner_first)
+            right = np.arange(inner_end, min(end, inner_end + reach))
+            around = np.concatenate([left, right])
+            around = around[tree.item_at_leaf[around] >= 0]
+            around = around[np.argsort(np.abs(around - leaf), kind="stable")][:missing]
+            found.append(tree.item_at_leaf[around].astype(np.int64))
+            levels += [level] * len(around)
+            inner_first, inner_end = first, end
+            if len(levels) >= count:
+                break
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64), levels
+
+    def near_by_vector(self, item: int, *, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """The items whose leaf vectors have the highest cosine with the item's, and the cosines."""
+        leaf = int(self._tree.leaf_of_item[item])
+        own = self._leaf_vectors[leaf] / max(float(self._lengths[leaf]), 1e-12)
+        cosines = np.empty(self._tree.num_leaves, dtype=np.float32)
+        for first in range(0, len(cosines), ROWS_AT_A_TIME):
+            rows = slice(first, first + ROWS_AT_A_TIME)
+            cosines[rows] = self._leaf_vectors[rows] @ own / np.maximum(self._lengths[rows], 1e-12)
+        cosines[leaf] = -np.inf
+        cosines[self._tree.item_at_leaf < 0] = -np.inf
+        count = min(count, self._tree.num_items - 1)
+        best = np.argpartition(-cosines, count)[:count] if count < len(cosines) else np.arange(len(cosines))
+        best = best[np.lexsort((best, -cosines[best]))]
+        return self._tree.item_at_leaf[best].astype(np.int64), cosines[best]
+
+    def describe_columns(self) -> list[Row]:
+        """Name, type and, where they are few, the values of each column of the item table."""
+        described: list[Row] = []
+        for column in self.item_table.iter_columns():
+            values = None
+            if not column.dtype.is_nested() and column.name != ITEM_ID and column.n_unique() <= LISTED_VALUES:
+                values = count_values(column)
+            described.append({"name": column.name, "type": _type_name(column.dtype), "values": values})
+        return described
+
+
+def count_values(column: pl.Series, *, most: int | None = None) -> list[Row]:
+    """The values of a column with the number of items that have them, most frequent first; nulls are left out."""
+    named = column.drop_nulls().rename("value")
+    counts = named.value_counts(name="count").sort(["count", "value"], descending=[True, False])
+    return counts.head(most if most is not None else len(counts)).to_dicts()
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    if dtype == pl.Boolean:
+        return "boolean"
+    if dtype.is_numeric():
+        return "number"
+    if dtype == pl.List:
+        return "list"
+    return "date" if dtype.is_temporal() else "text"

@@ -1,0 +1,119 @@
+"""Conditions on columns of the item table, as one flag per item; kept for the next request that asks the same."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamtree.serving.refusal import Refusal, shortened
+from beamtree.serving.schemas import Condition
+
+BoolArray = npt.NDArray[np.bool_]
+
+MOST_BYTES = 64 * 2**20
+FEWEST_MASKS = 4
+
+
+class ItemConditions:
+    """Evaluates conditions over one item table. Holds the latest masks, up to 64 MB of them."""
+
+    def __init__(self, item_table: pl.DataFrame) -> None:
+        self._item_table = item_table
+        self._masks: OrderedDict[tuple[str, ...], BoolArray] = OrderedDict()
+        self._capacity = max(FEWEST_MASKS, MOST_BYTES // max(1, len(item_table)))
+        self._lock = threading.Lock()
+
+    def mask(self, conditions: Sequence[Condition]) -> BoolArray:
+        """Which items meet all conditions: (items,), read-only. Refusal for an unknown column or a wrong type."""
+        key = condition_key(conditions)
+        with self._lock:
+            if key in self._masks:
+                self._masks.move_to_end(key)
+                return self._masks[key]
+        mask = np.ones(len(self._item_table), dtype=np.bool_)
+        for condition in conditions:
+            mask &= self._evaluate(condition)
+        mask.setflags(write=False)
+        with self._lock:
+            self._masks[key] = mask
+            while len(self._masks) > self._capacity:
+                self._masks.popitem(last=False)
+        return mask
+
+    def _evaluate(self, condition: Condition) -> BoolArray:
+        check_column(condition.column, self._item_table)
+        column = self._item_table[condition.column]
+        if column.dtype.is_temporal():
+            column = column.cast(pl.String)
+        matches = self._item_table.select(_expression(condition, column).fill_null(False)).to_series()
+        return matches.to_numpy()
+
+
+def condition_key(conditions: Sequence[Condition]) -> tuple[str, ...]:
+    """Equal for conditions that mean the same whatever their order."""
+    return tuple(sorted(condition.model_dump_json(exclude_none=True) for condition in conditions))
+
+
+def check_column(name: str, item_table: pl.DataFrame) -> None:
+    """422 for a column that the item table does not have."""
+    if name not in item_table.columns:
+        raise Refusal(
+            422,
+            "unknown_column",
+            f"There is no item column {shortened(name)}; there are {', '.join(item_table.columns)}.",
+            details=[name],
+        )
+
+
+def _expression(condition: Condition, column: pl.Series) -> pl.Expr:
+    is_list = isinstance(column.dtype, pl.List)
+    element_type = column.explode().dtype if is_list else column.dtype
+    parts: list[pl.Expr] = []
+    if condition.one_of is not None:
+        values = _typed(condition.one_of, element_type, column=condition.column)
+        parts.append(
+            pl.lit(column).list.eval(pl.element().is_in(values.implode())).list.any()
+            if is_list
+            else _comparable(column, values).is_in(values.implode())
+        )
+    if condition.contains is not None:
+        text = _typed([condition.contains], element_type, column=condition.column)
+        parts.append(
+            pl.lit(column).list.eval(pl.element().is_in(text.implode())).list.any()
+            if is_list
+            else pl.lit(column).str.contains(condition.contains, literal=True)
+        )
+    for bound, is_lower in ((condition.at_least, True), (condition.at_most, False)):
+        if bound is None:
+            continue
+        if is_list or element_type == pl.Boolean:
+            raise Refusal(
+                422, "wrong_type", f"at_least and at_most need a column of numbers or texts, not {column.name}."
+            )
+        values = _typed([bound], element_type, column=condition.column)
+        compared, limit = _comparable(column, values), pl.lit(values.item(0), dtype=values.dtype)
+        parts.append(compared >= limit if is_lower else compared <= limit)
+    return pl.all_horizontal(parts)
+
+
+def _typed(values: Sequence[bool | int | float | str], dtype: pl.DataType, *, column: str) -> pl.Series:
+    """The values in a type that compares with the column; 422 where they are of another kind."""
+    if dtype == pl.Boolean:
+        kind, fits = "true or false", all(isinstance(value, bool) for value in values)
+        target: type[pl.DataType] = pl.Boolean
+    elif dtype.is_numeric():
+        kind = "numbers"
+        fits = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        target = pl.Int64 if dtype.is_integer() and all(isinstance(value, int) for value in values) else pl.Float64
+    else:
+        kind, fits, target = "texts", all(isinstance(value, str) for value in values), pl.String
+    if not fits:
+        raise Refusal(422, "wrong_type", f"Column {column} holds {kind}; got {shortened(list(values))}.")
+    return pl.Series(values, dtype=target)
+
+
+def _comparable(column: pl.Series, values: pl.Series) -> pl.Expr:
+    return pl.lit(column.cast(values.dtype, strict=False))

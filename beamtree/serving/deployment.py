@@ -1,0 +1,131 @@
+"""Which model is being served: the present one, the one before, and how a new one takes over."""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from beamtree.errors import ArtefactError
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.refusal import Refusal
+from beamtree.storage import MANIFEST
+
+log = logging.getLogger(__name__)
+
+READ_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A model that was refused, and when."""
+
+    message: str
+    at: float
+
+
+class Witness(Protocol):
+    """Who is told about changes; metrics in a server."""
+
+    def model_changed(self, version: str) -> None:
+        """Another model is served from now on."""
+
+    def reload_failed(self) -> None:
+        """A model was refused."""
+
+
+class Deployment:
+    """Serves the model of one folder and replaces it in one step, so that each request sees one model throughout.
+
+    `current` is never empty: a model that cannot be read or gives no sane answers is refused and the present one stays.
+    """
+
+    def __init__(self, directory: Path, *, load: Callable[[Path], LoadedModel], witness: Witness) -> None:
+        self._directory = directory
+        self._load = load
+        self._witness = witness
+        self._changing = threading.Lock()
+        self._seen = self._look()
+        self.current = load(directory)
+        self.previous: LoadedModel | None = None
+        self.last_failure: Failure | None = None
+        witness.model_changed(self.current.version)
+
+    def reload(self) -> bool:
+        """Read the folder and serve what is in it; False where that is what is served already.
+
+        ArtefactError where the model is refused.
+        """
+        with self._changing:
+            try:
+                fresh = self._read()
+            except ArtefactError as error:
+                message = str(error).replace(str(self._directory), "the model folder")
+                self.last_failure = Failure(message, time.time())
+                self._witness.reload_failed()
+                log.error("model refused", extra={"reason": message, "serving": self.current.version})
+                raise ArtefactError(message) from error
+            self.last_failure = None
+            if fresh.version == self.current.version:
+                return False
+            self.previous, self.current = self.current, fresh
+            self._announce()
+            return True
+
+    def rollback(self) -> None:
+        """Serve the previous model again; what was served until now becomes the previous one."""
+        with self._changing:
+            if self.previous is None:
+                raise Refusal(409, "nothing_to_roll_back", "No model was served before the present one.")
+            self.previous, self.current = self.current, self.previous
+            self._announce()
+
+    def reload_if_changed(self) -> None:
+        """Reload when the folder is not what it was at the last look; a refusal is noted, not raised."""
+        present = self._look()
+        if present == self._seen:
+            return
+        self._seen = present
+        try:
+            self.reload()
+        except ArtefactError:
+            return
+
+    def watch(self, stop: threading.Event, *, seconds: float) -> None:
+        """Look at the folder every so many seconds until told to stop."""
+        while not stop.wait(seconds):
+            try:
+                self.reload_if_changed()
+            except Exception:
+                log.exception("watching the model folder failed")
+
+    def _read(self) -> LoadedModel:
+        """Load the folder, once more if it was replaced while it was being read."""
+        for attempt in range(READ_ATTEMPTS):
+            before = self._look()
+            try:
+                return self._load(self._directory)
+            except ArtefactError:
+                if attempt == READ_ATTEMPTS - 1 or self._look() == before:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _announce(self) -> None:
+        self._witness.model_changed(self.current.version)
+        before = self.previous.version if self.previous else None
+        log.info("model changed", extra={"serving": self.current.version, "previous": before})
+
+    def _look(self) -> str:
+        """Changes whenever the manifest's content, or the size or date of any file of the folder changes."""
+        digest = hashlib.sha256()
+        try:
+            digest.update((self._directory / MANIFEST).read_bytes())
+            for entry in sorted(self._directory.iterdir()):
+                status = entry.stat()
+                digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns};".encode())
+        except OSError as error:
+            digest.update(f"{type(error).__name__}".encode())
+        return digest.hexdigest()

@@ -1,0 +1,97 @@
+"""A model in memory, ready to answer: everything that one request needs and that changes only with the model."""
+
+import time
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from beamtree.artefact import Artefact, load_artefact
+from beamtree.errors import ArtefactError
+from beamtree.retrieval.engine import Engine
+from beamtree.serving.catalogue import Catalogue
+from beamtree.serving.conditions import ItemConditions
+from beamtree.serving.raw_ids import RawIds
+
+TRIED_ITEMS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """One version of the model. A request takes one of these at its start and keeps to it until its end."""
+
+    artefact: Artefact
+    engine: Engine
+    ids: RawIds
+    catalogue: Catalogue
+    conditions: ItemConditions
+    loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def version(self) -> str:
+        """A short name for exactly these files."""
+        return self.artefact.version
+
+    @cached_property
+    def columns(self) -> list[dict[str, object]]:
+        """What is known about the columns of the item table."""
+        return self.catalogue.describe_columns()
+
+
+def load_model(directory: Path) -> LoadedModel:
+    """Read a model into memory of its own and try it; ArtefactError where it cannot be read or gives no sane answer.
+
+    The arrays are copied, so that a file that is overwritten in place later cannot change or crash what is served.
+    """
+    artefact = load_artefact(directory)
+    artefact = replace(artefact, weights={name: np.array(array) for name, array in artefact.weights.items()})
+    try:
+        model = assemble(artefact)
+        _try(model)
+    except ArtefactError:
+        raise
+    except Exception as error:
+        raise ArtefactError(
+            f"{directory} was read but cannot be served: {type(error).__name__}: {error}. Fit the model again."
+        ) from error
+    return model
+
+
+def assemble(artefact: Artefact) -> LoadedModel:
+    """Build the engine and the look-up tables over an artefact."""
+    tree = artefact.tree
+    if len(artefact.item_table) != tree.num_items or artefact.popularity.shape != (tree.num_items,):
+        raise ArtefactError(
+            f"The tree has {tree.num_items} items, but the item table has {len(artefact.item_table)} rows and the "
+            f"popularity has shape {artefact.popularity.shape}. Save the model again."
+        )
+    nodes = artefact.weights["node_table"]
+    expected = (tree.num_nodes, artefact.config.model.embedding_dim)
+    if nodes.shape != expected:
+        raise ArtefactError(f"Expected a node table of shape {expected}, got {nodes.shape}. Save the model again.")
+    ids = RawIds(artefact.items)
+    leaf_vectors = np.asarray(nodes[tree.level_offsets[tree.height] :], dtype=np.float32)
+    return LoadedModel(
+        artefact=artefact,
+        engine=Engine(artefact.weights, tree, settings=artefact.config.model),
+        ids=ids,
+        catalogue=Catalogue(
+            artefact.item_table, ids=ids, tree=tree, popularity=artefact.popularity, leaf_vectors=leaf_vectors
+        ),
+        conditions=ItemConditions(artefact.item_table),
+    )
+
+
+def _try(model: LoadedModel) -> None:
+    """Search for nobody and for someone with popular items: all scores must be numbers."""
+    for name, array in model.artefact.weights.items():
+        if not np.isfinite(array).all():
+            raise ArtefactError(f"The weights {name} hold values that are not finite. Fit the model again.")
+    length = model.engine.history_length
+    histories = np.full((2, length), -1, dtype=np.int32)
+    popular = model.catalogue.most_popular[: min(TRIED_ITEMS, length)]
+    histories[1, length - len(popular) :] = popular
+    found = model.engine.search(histories, k=1, beam_width=model.artefact.config.retrieval.beam_width)
+    if (found.items < 0).any() or not np.isfinite(found.scores).all():
+        raise ArtefactError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")

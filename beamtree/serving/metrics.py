@@ -1,0 +1,76 @@
+"""What Prometheus reads."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from beamtree.serving.pool import SearchPool
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """Counters, histograms and gauges of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._requests = Counter(
+            "beamtree_requests", "HTTP requests", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "beamtree_request_seconds", "Time to answer", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self._search_seconds = Histogram(
+            "beamtree_search_seconds", "Time on a search thread", buckets=SECONDS, registry=self.registry
+        )
+        self._wait_seconds = Histogram(
+            "beamtree_queue_seconds", "Time in the line for a search thread", buckets=SECONDS, registry=self.registry
+        )
+        self.in_flight = Gauge("beamtree_requests_in_flight", "HTTP requests under way", registry=self.registry)
+        self.recommendations = Counter(
+            "beamtree_recommendations",
+            "Recommendation requests answered, batches counted one by one",
+            registry=self.registry,
+        )
+        self.fallbacks = Counter("beamtree_fallbacks", "Requests answered by popular items", registry=self.registry)
+        self.unknown_ids = Counter("beamtree_unknown_ids", "Ids that the model has never seen", registry=self.registry)
+        self.overloaded = Counter(
+            "beamtree_overloaded", "Requests refused with 503", ["reason"], registry=self.registry
+        )
+        self.events = Counter("beamtree_events", "Events taken", registry=self.registry)
+        self._reloads = Counter("beamtree_model_changes", "Models put in service", registry=self.registry)
+        self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
+        self._model = Gauge("beamtree_model_info", "The model in service", ["version"], registry=self.registry)
+
+    def watch_pool(self, pool: SearchPool) -> None:
+        """Show how many searches run and wait."""
+        Gauge("beamtree_queue_depth", "Searches that wait", registry=self.registry).set_function(lambda: pool.waiting)
+        Gauge("beamtree_searches_running", "Searches on a thread", registry=self.registry).set_function(
+            lambda: pool.running
+        )
+
+    def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one HTTP request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def search_done(self, *, waited: float, ran: float) -> None:
+        """Count one job of the search threads."""
+        self._wait_seconds.observe(waited)
+        self._search_seconds.observe(ran)
+
+    def model_changed(self, version: str) -> None:
+        """Another model is served from now on."""
+        self._model.clear()
+        self._model.labels(version).set(1)
+        self._reloads.inc()
+
+    def reload_failed(self) -> None:
+        """A model was refused."""
+        self._reload_failures.inc()
+
+    def text(self) -> bytes:
+        """Everything in the text format of Prometheus."""
+        return generate_latest(self.registry)

@@ -1,0 +1,86 @@
+"""Saying no: every answer that is not a success has one shape, a code for programs and a sentence for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+SHOWN_FAULTS = 20
+SHOWN_CHARACTERS = 80
+ID_PROBLEM = "an id is an integer of 64 bits or a text of at most 512 characters"
+_BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
+
+
+class Refusal(Exception):
+    """A request that gets no result: HTTP status, a code, a message, and details such as the faulty fields."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        details: Sequence[Any] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.details = list(details)
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """What the client reads."""
+        return {"error": {"code": self.code, "message": self.message, "details": self.details}}
+
+
+def too_busy(message: str) -> Refusal:
+    """503: come again in a second."""
+    return Refusal(503, "overloaded", message, headers={"Retry-After": "1"})
+
+
+def timed_out(seconds: float) -> Refusal:
+    """503: the answer was not there in time."""
+    return Refusal(
+        503,
+        "timed_out",
+        f"No answer within {seconds:g} s. Try again, or ask for less (a smaller beam, k or batch).",
+        headers={"Retry-After": "1"},
+    )
+
+
+def unusable(error: ValidationError) -> Refusal:
+    """400 for what is not JSON, 422 for JSON that does not fit; all faulty fields are listed."""
+    faults = error.errors(include_url=False, include_context=False)
+    if faults[0]["type"] == "json_invalid":
+        return Refusal(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")
+    details: dict[str, dict[str, Any]] = {}
+    for fault in faults:
+        field, problem = _where(fault["loc"]), fault["msg"].removeprefix("Value error, ")
+        is_id = fault["loc"] and str(fault["loc"][-1]).startswith("constrained-")
+        details.setdefault(
+            field, {"field": field, "problem": ID_PROBLEM if is_id else problem, "got": shortened(fault["input"])}
+        )
+    listed = list(details.values())[:SHOWN_FAULTS]
+    first = listed[0]
+    more = f" ({len(details) - 1} more)" if len(details) > 1 else ""
+    message = f"{first['field'] or 'the body'}: {first['problem']}; got {first['got']}{more}."
+    return Refusal(422, "invalid_request", message, details=listed)
+
+
+def shortened(value: object) -> str:
+    """A value as people may see it in a message, never longer than a line."""
+    text = repr(value[:5] if isinstance(value, list | str) and len(value) > SHOWN_CHARACTERS else value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """requests[0].history[3]; without the marks that tell the branches of a union apart."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part not in _BRANCH_MARKS:
+            text += f".{part}" if text else part
+    return text

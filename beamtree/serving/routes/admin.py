@@ -1,0 +1,61 @@
+"""Changing the model by hand. These routes exist only where a token is set."""
+
+import asyncio
+import hmac
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from beamtree.errors import ArtefactError
+from beamtree.serving.refusal import Refusal
+from beamtree.serving.routes.contract import ADMIN_ERRORS
+from beamtree.serving.schemas import AdminAnswer
+from beamtree.serving.service import Service
+from beamtree.serving.wire import json_response
+
+
+def admin_routes(service: Service) -> APIRouter:
+    """Reload and rollback, for whoever knows the token."""
+    router = APIRouter(tags=["admin"])
+
+    @router.post(
+        "/admin/reload", response_model=AdminAnswer, responses=ADMIN_ERRORS, summary="Read the model folder now"
+    )
+    async def reload(request: Request) -> Response:
+        check_token(request, service.settings.admin_token)
+        try:
+            changed = await asyncio.to_thread(service.deployment.reload)
+        except ArtefactError as error:
+            raise Refusal(409, "model_refused", str(error)) from None
+        return json_response(_describe(service, changed=changed))
+
+    @router.post(
+        "/admin/rollback", response_model=AdminAnswer, responses=ADMIN_ERRORS, summary="Serve the previous model again"
+    )
+    async def rollback(request: Request) -> Response:
+        check_token(request, service.settings.admin_token)
+        await asyncio.to_thread(service.deployment.rollback)
+        return json_response(_describe(service, changed=True))
+
+    return router
+
+
+def check_token(request: Request, token: str) -> None:
+    """401 unless the request carries the token; compared in constant time."""
+    given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+    if not hmac.compare_digest(given.encode(), token.encode()):
+        raise Refusal(
+            401,
+            "not_allowed",
+            "Send the admin token as 'Authorization: Bearer TOKEN'.",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+
+
+def _describe(service: Service, *, changed: bool) -> dict[str, Any]:
+    deployment = service.deployment
+    return {
+        "model_version": deployment.current.version,
+        "previous_version": deployment.previous.version if deployment.previous else None,
+        "changed": changed,
+    }

@@ -1,0 +1,71 @@
+"""What the OpenAPI document says beyond what FastAPI finds out by itself: bodies, refusals, limits."""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import models_json_schema
+
+from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
+from beamtree.serving.settings import Limits
+
+Responses = dict[int | str, dict[str, Any]]
+REFERENCE = "#/components/schemas/{model}"
+
+
+def _refused(**reasons: str) -> Responses:
+    return {
+        int(status.removeprefix("_")): {"model": ErrorAnswer, "description": reason}
+        for status, reason in reasons.items()
+    }
+
+
+JSON_BODY_ERRORS = _refused(
+    _400="The body is not JSON",
+    _408="The body came too slowly",
+    _413="The body is too large",
+    _415="The body is not application/json",
+    _422="The body does not fit: unknown or faulty fields, limits, ids of the wrong type, unknown ids if so asked",
+)
+SEARCH_ERRORS = _refused(_503="Too many requests wait, or no answer in time: try again after Retry-After seconds")
+ITEM_ERRORS = _refused(_404="The model does not know this item", _422="A parameter cannot be used") | SEARCH_ERRORS
+NODE_ERRORS = _refused(_404="The tree has no such node", _422="A parameter cannot be used") | SEARCH_ERRORS
+QUERY_ERRORS = _refused(_422="A parameter cannot be used") | SEARCH_ERRORS
+ADMIN_ERRORS = _refused(
+    _401="The token is missing or wrong", _409="The model was refused, or there is none to go back to"
+)
+
+
+def body_of(model: str) -> dict[str, Any]:
+    """The part of a route's description that names its JSON body."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": {"$ref": REFERENCE.format(model=model)}}},
+        }
+    }
+
+
+def add_bodies(document: dict[str, Any], limits: Limits) -> None:
+    """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits in them."""
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    _, definitions = models_json_schema([(EventsBody, "validation")], ref_template=REFERENCE)
+    schemas.update(definitions["$defs"])
+    either = TypeAdapter(RecommendBody).json_schema(ref_template=REFERENCE)
+    schemas.update(either.pop("$defs"))
+    schemas["RecommendBody"] = either
+    asked = schemas["Recommend"]["properties"]
+    asked["k"]["maximum"] = limits.k
+    _longest(asked["history"], limits.history)
+    _longest(asked["exclude"], limits.ids)
+    _longest(schemas["Allow"]["properties"]["ids"], limits.ids)
+    schemas["RecommendMany"]["properties"]["requests"]["maxItems"] = limits.batch
+    schemas["EventsBody"]["properties"]["events"]["maxItems"] = limits.events
+    for choice in asked["beam"]["anyOf"]:
+        if choice["type"] == "integer":
+            choice["maximum"] = limits.beam
+
+
+def _longest(schema: dict[str, Any], limit: int) -> None:
+    for choice in schema.get("anyOf", [schema]):
+        if choice.get("type") == "array":
+            choice["maxItems"] = limit

@@ -1,0 +1,124 @@
+"""GET /v1/items: one item, search by text, and similar items."""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter, Query, Response
+
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.refusal import Refusal, shortened
+from beamtree.serving.routes.contract import ITEM_ERRORS, QUERY_ERRORS
+from beamtree.serving.schemas import ItemAnswer, ItemsAnswer, SimilarAnswer
+from beamtree.serving.service import Service
+from beamtree.serving.wire import json_response
+
+MOST_FOUND = 100
+
+Columns = Annotated[
+    list[str] | None, Query(alias="column", description="columns to return; default: title and category", max_length=32)
+]
+
+
+def item_routes(service: Service) -> APIRouter:
+    """What is known about items."""
+    router = APIRouter(tags=["items"])
+
+    @router.get(
+        "/v1/items",
+        response_model=ItemsAnswer,
+        responses=QUERY_ERRORS,
+        summary="Find items by id or title",
+    )
+    async def find_items(
+        search: Annotated[str, Query(max_length=200, description="empty: the most popular items")] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 20,
+        column: Columns = None,
+    ) -> Response:
+        model = service.deployment.current
+        columns = wanted_columns(model, column)
+
+        def find() -> dict[str, Any]:
+            found, matches = model.catalogue.find(search, limit=limit)
+            return {
+                "model_version": model.version,
+                "matches": matches,
+                "items": model.catalogue.rows(found, columns),
+            }
+
+        return json_response((await service.search(find)).result)
+
+    @router.get(
+        "/v1/items/{item_id:path}/similar",
+        response_model=SimilarAnswer,
+        responses=ITEM_ERRORS,
+        summary="Items near an item, in the tree and by their vectors",
+    )
+    async def similar_items(
+        item_id: str,
+        k: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 10,
+        by: Annotated[Literal["tree", "embedding", "both"], Query()] = "both",
+        column: Columns = None,
+    ) -> Response:
+        model = service.deployment.current
+        columns = wanted_columns(model, column)
+        item = find_item(model, item_id)
+
+        def look_around() -> dict[str, Any]:
+            by_tree = by_embedding = None
+            if by != "embedding":
+                items, levels = model.catalogue.near_in_tree(item, count=k)
+                rows = model.catalogue.rows(items, columns)
+                by_tree = [row | {"common_level": level} for row, level in zip(rows, levels, strict=True)]
+            if by != "tree":
+                items, cosines = model.catalogue.near_by_vector(item, count=k)
+                rows = model.catalogue.rows(items, columns)
+                by_embedding = [
+                    row | {"similarity": cosine} for row, cosine in zip(rows, cosines.tolist(), strict=True)
+                ]
+            return {
+                "model_version": model.version,
+                "item_id": model.ids.decode(np.array([item]))[0],
+                "by_tree": by_tree,
+                "by_embedding": by_embedding,
+            }
+
+        return json_response((await service.search(look_around)).result)
+
+    @router.get(
+        "/v1/items/{item_id:path}", response_model=ItemAnswer, responses=ITEM_ERRORS, summary="Everything about an item"
+    )
+    async def one_item(item_id: str) -> Response:
+        model = service.deployment.current
+        item = find_item(model, item_id)
+        tree = model.artefact.tree
+        leaf = int(tree.leaf_of_item[item])
+        columns = [name for name in model.artefact.item_table.columns if name != "item_id"]
+        path = [{"level": level, "node": int(tree.ancestors(leaf, level))} for level in range(tree.height + 1)]
+        [row] = model.catalogue.rows(np.array([item]), columns)
+        return json_response(row | {"model_version": model.version, "leaf": leaf, "path": path})
+
+    return router
+
+
+def find_item(model: LoadedModel, text: str) -> int:
+    """The dense item that an address names; 422 for a wrong kind of id, 404 for an unknown one."""
+    raw = model.ids.parse(text)
+    if raw is None:
+        raise Refusal(
+            422,
+            "wrong_id_type",
+            f"The item ids of this model are {model.ids.kind}, got {shortened(text)}.",
+            details=[text],
+        )
+    item = int(model.ids.encode([raw])[0])
+    if item < 0:
+        raise Refusal(404, "unknown_item", f"The model does not know the item {shortened(raw)}.", details=[raw])
+    return item
+
+
+def wanted_columns(model: LoadedModel, asked: list[str] | None) -> list[str]:
+    """The asked columns, or title and category; 422 for one that does not exist."""
+    if asked is None:
+        return model.catalogue.default_columns
+    model.catalogue.check_columns(asked)
+    return asked

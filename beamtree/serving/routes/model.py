@@ -1,0 +1,126 @@
+"""GET /v1/model and the nodes of its tree."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Response
+
+from beamtree.data.columns import CATEGORY
+from beamtree.serving.catalogue import count_values
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.refusal import Refusal
+from beamtree.serving.routes.contract import NODE_ERRORS
+from beamtree.serving.schemas import ModelAnswer, NodeAnswer
+from beamtree.serving.service import Service
+from beamtree.serving.wire import json_response
+
+MOST_SAMPLED = 50
+SHOWN_VALUES = 5
+CHILD_SAMPLE = 3
+LARGEST_NUMBER = 2**31 - 1
+
+
+def model_routes(service: Service) -> APIRouter:
+    """What is being served, and the tree to walk through."""
+    router = APIRouter(tags=["model"])
+
+    @router.get("/v1/model", response_model=ModelAnswer, summary="The model in service, its tree, settings and limits")
+    async def model() -> Response:
+        return json_response(describe_model(service.deployment.current, service=service))
+
+    @router.get(
+        "/v1/tree/nodes/{level}/{node}",
+        response_model=NodeAnswer,
+        responses=NODE_ERRORS,
+        summary="A node of the tree: its children, what is below it, its way to the root",
+    )
+    async def tree_node(
+        level: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
+        node: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
+        sample: Annotated[int, Query(ge=0, le=MOST_SAMPLED, description="how many items below to show")] = 10,
+    ) -> Response:
+        model = service.deployment.current
+        tree = model.artefact.tree
+        if level > tree.height or node >= tree.level_sizes[level]:
+            raise Refusal(
+                404,
+                "no_such_node",
+                f"The tree has levels 0 to {tree.height}"
+                + (f", level {level} the nodes 0 to {tree.level_sizes[level] - 1:,}" if level <= tree.height else "")
+                + f"; got level {level}, node {node}.",
+            )
+        return json_response((await service.search(lambda: describe_node(model, level, node, sample=sample))).result)
+
+    return router
+
+
+def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
+    """The answer of GET /v1/model."""
+    artefact, tree = model.artefact, model.artefact.tree
+    return {
+        "model_version": model.version,
+        "loaded_at": datetime.fromtimestamp(model.loaded_at, UTC).isoformat(timespec="seconds"),
+        "id_type": "integer" if model.ids.holds_integers else "text",
+        "items": tree.num_items,
+        "history_length": model.engine.history_length,
+        "tree": {
+            "branching": tree.branching,
+            "height": tree.height,
+            "leaves": tree.num_leaves,
+            "nodes": tree.num_nodes,
+            "level_sizes": tree.level_sizes.tolist(),
+        },
+        "defaults": {
+            "k": 20,
+            "beam": artefact.config.retrieval.beam_width,
+            "exclude_seen": artefact.config.retrieval.exclude_seen,
+        },
+        "limits": service.settings.limits.model_dump(),
+        "columns": model.columns,
+        "metrics": artefact.metrics,
+        "training": artefact.training,
+        "users": service.histories is not None,
+        "events": service.settings.events is not None,
+    }
+
+
+def describe_node(model: LoadedModel, level: int, node: int, *, sample: int) -> dict[str, Any]:
+    """The answer of GET /v1/tree/nodes/{level}/{node}."""
+    tree = model.artefact.tree
+    first, _ = tree.leaf_ranges(node, level)
+    path = [{"level": above, "node": int(tree.ancestors(first, above))} for above in range(level + 1)]
+    children: list[dict[str, Any]] = []
+    if level < tree.height:
+        first_child, end_child = tree.child_ranges(node, level)
+        children = [
+            summarise_node(model, level + 1, child, sample=min(sample, CHILD_SAMPLE))
+            for child in range(int(first_child), int(end_child))
+        ]
+    return summarise_node(model, level, node, sample=sample) | {
+        "model_version": model.version,
+        "is_leaf": level == tree.height,
+        "path": path,
+        "children": children,
+    }
+
+
+def summarise_node(model: LoadedModel, level: int, node: int, *, sample: int) -> dict[str, Any]:
+    """How much is below a node, its most popular items and its most frequent categories."""
+    tree, catalogue = model.artefact.tree, model.catalogue
+    first, end = (int(bound) for bound in tree.leaf_ranges(node, level))
+    items = tree.item_at_leaf[first:end]
+    items = items[items >= 0]
+    shown = items
+    if len(items) > sample:
+        shown = items[np.argpartition(-catalogue.popularity[items], sample)[:sample]]
+    shown = shown[np.lexsort((shown, -catalogue.popularity[shown]))]
+    table = catalogue.item_table
+    return {
+        "level": level,
+        "node": node,
+        "leaves": end - first,
+        "items": len(items),
+        "sample": catalogue.rows(shown, catalogue.default_columns),
+        "values": count_values(table[CATEGORY].gather(items), most=SHOWN_VALUES) if CATEGORY in table.columns else [],
+    }

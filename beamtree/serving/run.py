@@ -1,0 +1,94 @@
+"""Start a server, keep it running, and stop it without losing a request."""
+
+import socket
+import threading
+from collections.abc import Callable
+
+import uvicorn
+
+from beamtree.data.interactions import InteractionLog
+from beamtree.errors import InputError
+from beamtree.serving.app import create_app
+from beamtree.serving.deployment import Deployment
+from beamtree.serving.histories import Histories
+from beamtree.serving.loaded_model import load_model
+from beamtree.serving.metrics import Metrics
+from beamtree.serving.pool import SearchPool
+from beamtree.serving.service import Service
+from beamtree.serving.settings import ServerSettings
+
+
+def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. announce is told the address as soon as requests are answered.
+
+    ArtefactError where the model cannot be served, InputError where the address is taken.
+    """
+    service = build_service(settings, log=log)
+    listening = _listen(settings)
+    host, port = listening.getsockname()[:2]
+    stop = threading.Event()
+    if settings.watch_seconds:
+        watch = threading.Thread(
+            target=service.deployment.watch, args=(stop,), kwargs={"seconds": settings.watch_seconds}, daemon=True
+        )
+        watch.start()
+    config = uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=int(settings.stop_seconds),
+        timeout_keep_alive=75,
+        limit_concurrency=settings.connections,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        _Server(config, service=service, announce=lambda: announce(f"http://{shown}:{port}")).run(sockets=[listening])
+    finally:
+        stop.set()
+        service.pool.close()
+
+
+def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
+    """Load the model and make the parts of a server."""
+    metrics = Metrics()
+    deployment = Deployment(settings.model, load=load_model, witness=metrics)
+    pool = SearchPool(threads=settings.threads, queue=settings.queue, timeout_seconds=settings.timeout_seconds)
+    metrics.watch_pool(pool)
+    histories = Histories(log, latest=settings.limits.history) if log is not None or settings.events else None
+    return Service(settings=settings, deployment=deployment, pool=pool, metrics=metrics, histories=histories)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, *, service: Service, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell the address once the server listens."""
+        await super().startup(sockets)
+        self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that no new requests are wanted, then let the running ones finish."""
+        self._service.is_stopping = True
+        await super().shutdown(sockets)
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"Cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "
+            "Choose another --port or --host."
+        ) from error
+    return listening

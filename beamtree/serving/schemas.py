@@ -1,0 +1,335 @@
+"""What may be asked, and what is answered: the shapes of all JSON bodies. Unknown fields are refused."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    TypeAdapter,
+    model_validator,
+)
+
+WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+ItemId = WholeNumber | Annotated[StrictStr, Field(max_length=512)]
+"""An id as the log spells it: an integer, or a text."""
+
+Value = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | StrictStr
+UnknownIds = Literal["report", "ignore", "refuse"]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Condition(_Asked):
+    """One condition on a column of the item table; of the four, at least one is given and all given ones must hold."""
+
+    column: StrictStr = Field(description="a column of the item table, such as category")
+    one_of: Annotated[list[Value], Field(max_length=1000)] | None = Field(None, description="one of these values")
+    contains: StrictStr | None = Field(None, description="a text column holds this; a list column has this element")
+    at_least: Value | None = Field(None, description="the smallest value that is allowed; dates as ISO texts")
+    at_most: Value | None = Field(None, description="the largest value that is allowed")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.one_of is None and self.contains is None and self.at_least is None and self.at_most is None:
+            raise ValueError("a condition needs one_of, contains, at_least or at_most")
+        return self
+
+
+class Allow(_Asked):
+    """Which items may come back: these ids, and those that meet all conditions; given both, both must hold."""
+
+    ids: list[ItemId] | None = None
+    where: Annotated[list[Condition], Field(max_length=16)] | None = None
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if self.ids is None and self.where is None:
+            raise ValueError("allow needs ids or where")
+        return self
+
+
+class Recommend(_Asked):
+    """One person's request: a history or a user id, and what to recommend."""
+
+    history: list[ItemId] | None = Field(None, description="raw item ids, newest last")
+    user_id: ItemId | None = Field(None, description="a user of the history store, instead of a history")
+    k: StrictInt = Field(20, ge=1, description="how many items")
+    beam: StrictInt | None = Field(None, ge=1, description="nodes kept per level; default: the model's setting")
+    exclude_seen: StrictBool | None = Field(None, description="leave out the history; default: the model's setting")
+    exclude: list[ItemId] = Field([], description="items that must not come back")
+    allow: Allow | None = Field(None, description="only these items may come back; default: all")
+    unknown: UnknownIds = Field(
+        "report", description="ids that the model has never seen: listed in the answer, passed over, or refused"
+    )
+    without_known_items: Literal["popularity", "refuse"] = Field(
+        "popularity", description="for a history without any known item: the most popular items, or 422"
+    )
+    columns: Annotated[list[StrictStr], Field(max_length=32)] = Field(
+        [], description="columns of the item table to return with each item"
+    )
+    explain: StrictBool = Field(False, description="how the beam went, and each item's path through the tree")
+
+    @model_validator(mode="after")
+    def _names_one_person(self) -> Self:
+        if (self.history is None) == (self.user_id is None):
+            raise ValueError("give either history or user_id")
+        return self
+
+
+class RecommendMany(_Asked):
+    """Several requests in one call."""
+
+    requests: Annotated[list[Recommend], Field(min_length=1)]
+
+
+def _one_or_many(body: object) -> str:
+    return "many" if isinstance(body, dict) and "requests" in body else "one"
+
+
+RecommendBody = Annotated[
+    Annotated[Recommend, Tag("one")] | Annotated[RecommendMany, Tag("many")], Discriminator(_one_or_many)
+]
+recommend_body: TypeAdapter[Recommend | RecommendMany] = TypeAdapter(RecommendBody)
+
+
+class Event(_Asked):
+    """A user met an item."""
+
+    user_id: ItemId
+    item_id: ItemId
+    timestamp: Annotated[StrictFloat | WholeNumber, Field(allow_inf_nan=False)] | None = Field(
+        None, description="seconds since 1970; default: now"
+    )
+
+
+class EventsBody(_Asked):
+    """Events in the order in which they happened; they come after all that the store already holds."""
+
+    events: Annotated[list[Event], Field(min_length=1)]
+    unknown: UnknownIds = Field("report", description="items that the model has never seen; 'refuse' takes no event")
+
+
+class ErrorText(BaseModel):
+    """What went wrong."""
+
+    code: str = Field(description="for programs, such as unknown_ids")
+    message: str = Field(description="for people: what was expected, what arrived, what to do")
+    details: list[Any] = Field(description="the faulty fields or ids")
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorText
+
+
+class NodeName(BaseModel):
+    """A node of the tree; level 0 is the root."""
+
+    level: int
+    node: int
+
+
+class PathStep(NodeName):
+    """A node on the way to an item, and where the beam stood there."""
+
+    score: float
+    searched: bool = Field(description="false above the first level that the beam did not keep whole")
+    rank: int | None = Field(description="place of the node among all scored on this level, from 1")
+    kept: bool = Field(description="whether the beam went on below this node")
+    cutoff: float | None = Field(description="score of the last node that the beam kept on this level")
+
+
+class BeamLevel(BaseModel):
+    """One level of the search: what was scored and what was kept."""
+
+    level: int
+    size: int = Field(description="nodes of the level")
+    scored: int = Field(description="nodes that were scored")
+    kept: int
+    cutoff: float | None = Field(description="score of the last node that was kept")
+    nodes: list[int] = Field(description="the kept nodes, best first; on the last level the leaves of the answer")
+    scores: list[float] = Field(description="their scores")
+
+
+class BeamTrace(BaseModel):
+    """How the search went."""
+
+    width: int = Field(description="beam width after widening for excluded items")
+    exact: bool = Field(description="all eligible items were scored: the beam was wide enough for them")
+    levels: list[BeamLevel]
+
+
+class RecommendedItem(BaseModel):
+    """One item of an answer."""
+
+    item_id: int | str
+    rank: int
+    score: float | None = Field(description="logit of the item's leaf; null for popular items")
+    columns: dict[str, Any] | None = Field(None, description="the columns that were asked for")
+    path: list[PathStep] | None = Field(None, description="with explain: from level 1 to the leaf")
+
+
+class Recommendation(BaseModel):
+    """The answer to one request."""
+
+    items: list[RecommendedItem]
+    source: Literal["beam", "popularity"]
+    history_used: int = Field(description="known items of the history that the network read")
+    user_known: bool | None = Field(None, description="with user_id: whether the store knows the user")
+    unknown_ids: list[int | str] | None = Field(None, description="with unknown='report': ids the model never saw")
+    beam: BeamTrace | None = Field(None, description="with explain, unless popular items were returned")
+
+
+class TimeSpent(BaseModel):
+    """Milliseconds."""
+
+    queue: float
+    search: float
+
+
+class RecommendAnswer(BaseModel):
+    """Answers in the order of the requests; one request gets a list of one."""
+
+    model_version: str
+    milliseconds: TimeSpent
+    results: list[Recommendation]
+
+
+class ItemRow(BaseModel):
+    """An item and the columns that were asked for."""
+
+    item_id: int | str
+    popularity: int = Field(description="training interactions")
+    columns: dict[str, Any]
+
+
+class ItemAnswer(ItemRow):
+    """Everything known about an item."""
+
+    model_version: str
+    leaf: int
+    path: list[NodeName] = Field(description="from the root to the leaf")
+
+
+class ItemsAnswer(BaseModel):
+    """Found items: ids and titles that are the text, then those that begin with it, then those that hold it."""
+
+    model_version: str
+    matches: int = Field(description="how many items match in all")
+    items: list[ItemRow]
+
+
+class NearItem(ItemRow):
+    """A similar item."""
+
+    common_level: int | None = Field(
+        None, description="by tree: the deepest level with a common node; higher is nearer"
+    )
+    similarity: float | None = Field(None, description="by embedding: cosine of the leaf vectors")
+
+
+class SimilarAnswer(BaseModel):
+    """Neighbours of an item in the tree and in the space of leaf vectors."""
+
+    model_version: str
+    item_id: int | str
+    by_tree: list[NearItem] | None
+    by_embedding: list[NearItem] | None
+
+
+class ColumnValue(BaseModel):
+    """A value of a column and the number of items that have it."""
+
+    value: Any
+    count: int
+
+
+class ColumnFacts(BaseModel):
+    """A column of the item table."""
+
+    name: str
+    type: str
+    values: list[ColumnValue] | None = Field(description="most frequent first; null where there are too many")
+
+
+class NodeSummary(NodeName):
+    """A node and what is below it."""
+
+    leaves: int
+    items: int
+    sample: list[ItemRow] = Field(description="the most popular items below")
+    values: list[ColumnValue] = Field(description="the most frequent categories below")
+
+
+class NodeAnswer(NodeSummary):
+    """A node of the tree, its children and its way to the root."""
+
+    model_version: str
+    is_leaf: bool
+    path: list[NodeName] = Field(description="from the root to this node")
+    children: list[NodeSummary]
+
+
+class ModelAnswer(BaseModel):
+    """What is being served."""
+
+    model_version: str
+    loaded_at: str
+    id_type: Literal["integer", "text"]
+    items: int
+    history_length: int
+    tree: dict[str, Any]
+    defaults: dict[str, Any]
+    limits: dict[str, int]
+    columns: list[ColumnFacts]
+    metrics: dict[str, dict[str, float]]
+    training: dict[str, Any]
+    users: bool = Field(description="whether user_id may be given")
+    events: bool = Field(description="whether events are taken")
+
+
+class EventsAnswer(BaseModel):
+    """The events are on disk."""
+
+    accepted: int
+    unknown_ids: list[int | str] | None = None
+
+
+class ReloadFailure(BaseModel):
+    """Why the last model that was offered is not being served."""
+
+    message: str
+    at: str
+
+
+class ReadyAnswer(BaseModel):
+    """Whether requests can be answered, and by which model."""
+
+    ready: bool
+    model_version: str
+    previous_version: str | None
+    last_reload_failure: ReloadFailure | None
+
+
+class HealthAnswer(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class AdminAnswer(BaseModel):
+    """Which model is served now."""
+
+    model_version: str
+    previous_version: str | None
+    changed: bool

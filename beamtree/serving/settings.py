@@ -1,0 +1,43 @@
+"""How a server runs and what it accepts: frozen, checked before anything starts."""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Limits(BaseModel):
+    """The most that one request may ask for. Whatever exceeds one of these gets a 4xx answer that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    body_bytes: int = Field(1_048_576, ge=1024, description="bytes of a request body")
+    batch: int = Field(64, ge=1, description="recommendation requests in one call")
+    history: int = Field(5000, ge=1, description="items of a history; of a stored one, the latest so many are used")
+    k: int = Field(1000, ge=1, description="items of one answer")
+    beam: int = Field(2000, ge=1, description="beam width")
+    ids: int = Field(10_000, ge=1, description="ids in `exclude` or in `allow`")
+    explained: int = Field(4, ge=1, description="requests of one call that may ask for an explanation")
+    events: int = Field(1000, ge=1, description="events in one call")
+
+
+class ServerSettings(BaseModel):
+    """Where to listen, how much to do at once, how long to wait."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Path = Field(description="folder of the saved model")
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535, description="0 lets the system choose")
+    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1024, description="searches at once")
+    queue: int = Field(128, ge=0, description="searches that may wait; one more gets 503 at once")
+    timeout_seconds: float = Field(10.0, gt=0, description="for waiting and searching together, and for a body to come")
+    stop_seconds: float = Field(30.0, gt=0, description="what running requests have after SIGTERM")
+    watch_seconds: float = Field(1.0, ge=0, description="between two looks at the model folder; 0: never look")
+    connections: int = Field(1000, ge=1, description="connections at once")
+    events: Path | None = Field(None, description="SQLite file of events; None: no events are taken")
+    admin_token: str = Field("", repr=False, description="empty: there are no admin routes")
+    cors_origins: tuple[str, ...] = ()
+    log_histories: bool = False
+    access_log: bool = True
+    limits: Limits = Limits()

@@ -1,0 +1,148 @@
+"""The edge to HTTP: reading bodies within bounds, writing JSON, watching every request."""
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic_core import to_json
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from beamtree.serving.metrics import Metrics
+from beamtree.serving.refusal import Refusal
+
+access_log = logging.getLogger("beamtree.serving.access")
+
+REQUEST_ID = "x-request-id"
+CLIENT_HAS_GONE = 499
+_USABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_SAFETY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+)
+
+
+def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer in JSON; numbers that are not finite become null."""
+    return Response(to_json(content), status_code=status, media_type="application/json", headers=headers)
+
+
+def refusal_response(refusal: Refusal) -> Response:
+    """A refusal as an answer. What was not read to its end closes the connection."""
+    return json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
+
+
+async def read_body(request: Request, *, most_bytes: int, seconds: float) -> bytes:
+    """The body of a request; 413 where it is too large, 408 where it does not come, 415 where it is not JSON."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(
+            415,
+            "not_json",
+            f"Send the body as application/json; got content type {media_type[:100]!r}.",
+            headers={"Connection": "close"},
+        )
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and (len(declared) > 18 or int(declared) > most_bytes):
+        raise _too_large(most_bytes)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > most_bytes:
+                    raise _too_large(most_bytes)
+                parts.append(part)
+    except TimeoutError:
+        raise Refusal(
+            408, "body_too_slow", f"The body did not arrive within {seconds:g} s.", headers={"Connection": "close"}
+        ) from None
+    except ClientDisconnect:
+        raise Refusal(CLIENT_HAS_GONE, "client_has_gone", "The client went away before its body had arrived.") from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(most_bytes: int) -> Refusal:
+    return Refusal(
+        413,
+        "body_too_large",
+        f"A body has at most {most_bytes:,} bytes here. Send fewer requests at once.",
+        headers={"Connection": "close"},
+    )
+
+
+class Observed:
+    """ASGI wrapper: names each request, measures and counts it, writes the access log, hides failures from clients."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, writes_log: bool) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._writes_log = writes_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request, or pass on what is not HTTP."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began_at = time.perf_counter()
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["log"] = {}
+        status = 0
+
+        async def send_observed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_SAFETY_HEADERS, (REQUEST_ID.encode(), request_id.encode())]
+            await send(message)
+
+        self._metrics.in_flight.inc()
+        try:
+            await self._app(scope, receive, send_observed)
+        except Exception:
+            logging.getLogger(__name__).exception("request failed", extra={"request_id": request_id})
+            if status:
+                raise
+            await refusal_response(_failed(request_id))(scope, receive, send_observed)
+        finally:
+            self._metrics.in_flight.dec()
+            self._note(scope, request_id=request_id, status=status or CLIENT_HAS_GONE, began_at=began_at)
+
+    def _note(self, scope: Scope, *, request_id: str, status: int, began_at: float) -> None:
+        route = str(getattr(scope.get("route"), "path_format", "other"))
+        seconds = time.perf_counter() - began_at
+        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        self._metrics.request_done(method=method, route=route, status=status, seconds=seconds)
+        if self._writes_log:
+            said = {
+                "request_id": request_id,
+                "method": method,
+                "route": route,
+                "status": status,
+                "milliseconds": round(seconds * 1000, 3),
+                **scope["state"]["log"],
+            }
+            access_log.info("request", extra=said)
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own name for the request where it is a harmless one, else a random one."""
+    for name, value in scope["headers"]:
+        if name == REQUEST_ID.encode():
+            text = value.decode("latin-1")
+            if _USABLE_REQUEST_ID.fullmatch(text):
+                return str(text)
+    return secrets.token_hex(8)
+
+
+def _failed(request_id: str) -> Refusal:
+    return Refusal(
+        500, "internal_error", f"The server failed on this request. Its log has the details under {request_id}."
+    )

@@ -1,0 +1,78 @@
+"""Models with random weights, made without torch."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from beamtree.artefact import Artefact, save_artefact
+from beamtree.config import Config, ModelSettings
+from beamtree.tree.build import plant, random_order
+from beamtree.tree.item_tree import ItemTree
+
+TINY: dict[str, dict[str, Any]] = {
+    "model": {"embedding_dim": 4, "windows": [4, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
+    "retrieval": {"beam_width": 8},
+}
+
+
+def random_weights(
+    settings: ModelSettings, tree: ItemTree, *, generator: np.random.Generator
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Every array of a network, drawn at random."""
+    size, hidden, windows = settings.embedding_dim, settings.attention_hidden, len(settings.windows)
+    widths = [windows * size + size, *settings.layers, 1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "node_table": (tree.num_nodes, size),
+        "attention.hidden.weight": (hidden, 3 * size),
+        "attention.hidden.bias": (hidden,),
+        "attention.hidden_slope": (1,),
+        "attention.output.weight": (1, hidden),
+        "attention.output.bias": (1,),
+        "attention.output_slope": (1,),
+        "mlp.slopes": (3,),
+    }
+    for layer in range(4):
+        shapes[f"mlp.{layer}.weight"] = (widths[layer + 1], widths[layer])
+        shapes[f"mlp.{layer}.bias"] = (widths[layer + 1],)
+    for layer in range(3):
+        shapes[f"norm.{layer}.weight"] = shapes[f"norm.{layer}.bias"] = (widths[layer + 1],)
+    return {name: generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def random_artefact(
+    num_items: int, *, seed: int = 0, text_ids: bool = False, settings: dict[str, dict[str, Any]] | None = None
+) -> Artefact:
+    """A model over items 100, 101, ... (or 'i/100', ...), in three categories, with years, tags and titles."""
+    generator = np.random.default_rng(seed)
+    config = Config.resolve(settings or TINY)
+    tree = plant(random_order(num_items, generator=generator), branching=2)
+    numbers = np.arange(num_items)
+    item_table = pl.DataFrame(
+        {
+            "item_id": [f"i/{100 + number}" for number in numbers] if text_ids else numbers + 100,
+            "category": [("Drama", "Comedy", "War")[number % 3] for number in numbers],
+            "title": [f"Title {number}" for number in numbers],
+            "year": 1950 + numbers % 50,
+            "tags": [["even"] if number % 2 == 0 else ["odd", "strange"] for number in numbers],
+            "price": [None if number % 5 == 0 else number / 4 for number in numbers],
+        }
+    )
+    return Artefact(
+        config=config,
+        weights=random_weights(config.model, tree, generator=generator),
+        tree=tree,
+        popularity=generator.permutation(num_items).astype(np.int64),
+        item_table=item_table,
+        data_fingerprint="",
+        metrics={"test": {"recall@20": 0.5}},
+    )
+
+
+def save_model(directory: Path, num_items: int = 60, **choices: Any) -> Artefact:
+    """Write a random model to a folder."""
+    artefact = random_artefact(num_items, **choices)
+    save_artefact(directory, artefact)
+    return artefact

@@ -16,6 +16,7 @@ from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
 from beamtree.errors import BeamtreeError, InterruptedTraining
 
@@ -30,7 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
-for command in (fit, evaluate, recommend, inspect, settings, doctor, demo):
+for command in (fit, evaluate, recommend, inspect, serve, settings, doctor, demo):
     app.command()(command)
 
 

@@ -31,7 +31,6 @@ from beamtree.tree.build import category_order, clustering_order, plant, random_
 from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
 
-
 log = logging.getLogger(__name__)
 
 

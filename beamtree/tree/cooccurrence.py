@@ -6,6 +6,9 @@ import numpy.typing as npt
 from beamtree.data.sequences import Sequences, flatten_spans
 from beamtree.data.split import Spans
 
+ROUNDING = 1e-6
+"""What is smaller than the largest by this factor cannot be told from zero in single precision."""
+
 
 def cooccurrence_vectors(
     sequences: Sequences, spans: Spans, *, num_items: int, size: int, generator: np.random.Generator
@@ -13,7 +16,7 @@ def cooccurrence_vectors(
     """Unit vectors (items, size) from a truncated SVD of the user-item matrix of the training spans.
 
     Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items
-    that never occur get the zero vector. Needs scikit-learn.
+    that never occur, or about which these directions say nothing, get the zero vector. Needs scikit-learn.
     """
     from scipy.sparse import csr_matrix
     from sklearn.utils.extmath import randomized_svd
@@ -26,6 +29,10 @@ def cooccurrence_vectors(
     matrix.data = np.minimum(matrix.data, 1.0)
     components = min(size, *matrix.shape)
     _, strengths, directions = randomized_svd(matrix, components, random_state=int(generator.integers(2**31)))
+    # Beyond the rank of the matrix, and for items outside the span of the directions, there is nothing but rounding.
+    strengths = np.where(strengths > ROUNDING * strengths.max(), strengths, 0.0)
     vectors = (directions.T * np.sqrt(strengths)).astype(np.float32)
+    vectors[np.bincount(items, minlength=num_items) == 0] = 0.0
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
+    is_known = lengths > ROUNDING * lengths.max()
+    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=is_known))

@@ -139,6 +139,25 @@ class TrainingSettings(_Section):
         return []
 
 
+class EstimatorSettings(_Section):
+    """SASRec, which tells rectified labels the likeliest item below a node."""
+
+    width: int = Field(64, ge=1, le=1024, description="size of an item's vector")
+    layers: int = Field(2, ge=1, le=16, description="attention blocks")
+    heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.2, description="while training")
+    epochs: int = Field(30, ge=1, le=1000, description="at most so many passes over the training sequences")
+    batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")
+    learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="after a short warm-up")
+    patience: int = Field(3, ge=1, description="stop after so many epochs without a better validation")
+
+    def contradictions(self) -> list[str]:
+        """Heads that do not share the width evenly."""
+        if self.width % self.heads:
+            return [f"estimator.heads = {self.heads} must divide estimator.width = {self.width}"]
+        return []
+
+
 class RetrievalSettings(_Section):
     """How the tree is searched."""
 
@@ -154,6 +173,7 @@ class Config(_Section):
     tree: TreeSettings = TreeSettings()
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
+    estimator: EstimatorSettings = EstimatorSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
 
     @classmethod
@@ -214,6 +234,7 @@ SECTION_TYPES: dict[str, type[_Section]] = {
     "tree": TreeSettings,
     "model": ModelSettings,
     "training": TrainingSettings,
+    "estimator": EstimatorSettings,
     "retrieval": RetrievalSettings,
 }
 

@@ -40,5 +40,26 @@ class StoppedEarly:
     best_step: int
 
 
-Event = StepDone | Validated | Resumed | StoppedEarly
+@dataclass(frozen=True)
+class EstimatorValidated:
+    """An epoch of the estimator is over; score is its metric on the validation users."""
+
+    epoch: int
+    most_epochs: int
+    loss: float
+    score: float
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class TreeRelearned:
+    """A round ended with a new tree: how many items moved, and the log-likelihood of the placement before and after."""
+
+    round: int
+    moved_share: float
+    score_before: float
+    score_after: float
+
+
+Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorValidated | TreeRelearned
 Listener = Callable[[Event], None]

@@ -53,12 +53,21 @@ class TrainingInstances:
 
     def batch(self, instances: Int64Array) -> Batch:
         """Cut the histories and targets of the numbered instances."""
-        span = np.searchsorted(self._first_instance, instances, side="right") - 1
-        start = self.spans.start[span]
-        position = start + self.first_target + instances - self._first_instance[span]
+        start, position = self._places(instances)
         items = self.sequences.items
         histories = cut_histories(items, starts=start, ends=position, length=self.history_length)
         return Batch(histories=histories, targets=items[position])
+
+    def targets(self) -> Int32Array:
+        """The target of every instance, in the order of their numbers."""
+        _, position = self._places(np.arange(len(self), dtype=np.int64))
+        return self.sequences.items[position]
+
+    def _places(self, instances: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Where the history of each instance starts, and where its target stands."""
+        span = np.searchsorted(self._first_instance, instances, side="right") - 1
+        start = self.spans.start[span]
+        return start, start + self.first_target + instances - self._first_instance[span]
 
 
 class ShuffledOrder:

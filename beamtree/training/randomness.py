@@ -5,9 +5,17 @@ from typing import Literal
 import numpy as np
 import torch
 
-Purpose = Literal["order", "negatives", "dropout", "validation", "leaves", "weights"]
+Purpose = Literal["order", "negatives", "dropout", "validation", "leaves", "weights", "estimator"]
 
-_STREAM: dict[Purpose, int] = {"order": 1, "negatives": 2, "dropout": 3, "validation": 4, "leaves": 5, "weights": 6}
+_STREAM: dict[Purpose, int] = {
+    "order": 1,
+    "negatives": 2,
+    "dropout": 3,
+    "validation": 4,
+    "leaves": 5,
+    "weights": 6,
+    "estimator": 7,
+}
 
 
 def seed_for(seed: int, purpose: Purpose, step: int = 0) -> int:

@@ -1,0 +1,134 @@
+"""Estimators of what a user does next: any function from histories to scores over the items; SASRec is the usual one.
+
+Rectified labels ask an estimator which item below a node is the likeliest. It learns from the same training set as the
+preference model, before it.
+"""
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from beamtree.config import EstimatorSettings
+
+Int32Array = npt.NDArray[np.int32]
+Float32Array = npt.NDArray[np.float32]
+
+SCORES_AT_A_TIME = 2**24
+"""Scores (histories x items) that are in memory together while learning: 64 MB."""
+
+
+class Estimator(Protocol):
+    """Anything that scores all items for histories; only the order of the scores within a row matters."""
+
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """(histories, items) for histories (histories, positions) of dense items, oldest first, -1 in front."""
+        ...
+
+
+class PopularityEstimator:
+    """The smallest estimator: everybody does what most people do."""
+
+    def __init__(self, counts: npt.NDArray[np.int64]) -> None:
+        """counts: (items,), training interactions of each item."""
+        self._scores = np.log1p(counts).astype(np.float32)
+
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """The same scores for every history."""
+        return np.tile(self._scores, (len(histories), 1))
+
+
+class SasRec(nn.Module):
+    """Self-attention over the history; an item's score is the inner product of its own embedding with the result."""
+
+    def __init__(
+        self, settings: EstimatorSettings, *, num_items: int, history_length: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        width = settings.width
+        self.history_length = history_length
+        self.items = nn.Parameter(torch.empty(num_items, width))
+        self.positions = nn.Parameter(torch.empty(history_length, width))
+        self.layers = nn.ModuleList(
+            _Block(width, heads=settings.heads, dropout=settings.dropout) for _ in range(settings.layers)
+        )
+        self.final_norm = nn.LayerNorm(width)
+        self.dropout = settings.dropout
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+                elif "norm" not in name:
+                    parameter.zero_()
+
+    def encode(self, histories: Tensor) -> Tensor:
+        """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none."""
+        present = histories >= 0
+        vectors = self.items[histories.clamp(min=0)] * present.unsqueeze(-1)
+        hidden = functional.dropout(vectors + self.positions, self.dropout, training=self.training)
+        length = histories.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()
+        visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=histories.device)
+        for layer in self.layers:
+            hidden = layer(hidden, visible=visible)
+        encoded: Tensor = self.final_norm(hidden)
+        return encoded
+
+    def loss(self, histories: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items.
+
+        The scores of all positions are never in memory together: they are computed again on the way back.
+        """
+        wanted = targets >= 0
+        vectors, labels = self.encode(histories)[wanted], targets[wanted]
+        rows = max(1, SCORES_AT_A_TIME // len(self.items))
+        parts = [
+            checkpoint(_summed_cross_entropy, part, self.items, part_labels, use_reentrant=False)
+            for part, part_labels in zip(vectors.split(rows), labels.split(rows), strict=True)
+        ]
+        return torch.stack(parts).sum() / len(labels)
+
+    @torch.no_grad()
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
+        latest = torch.from_numpy(histories[:, -self.history_length :]).long().to(self.items.device)
+        was_training = self.training
+        self.eval()
+        scores = self.encode(latest)[:, -1] @ self.items.T
+        self.train(was_training)
+        result: Float32Array = scores.float().cpu().numpy()
+        return result
+
+
+class _Block(nn.Module):
+    """Attention, then a small network, each normalised before and added to what came in."""
+
+    def __init__(self, width: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.merge = nn.Linear(width, width)
+        self.network_norm = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.heads = heads
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor, *, visible: Tensor) -> Tensor:
+        """hidden: (rows, positions, width); visible: (rows, positions, positions)."""
+        rows, positions, width = hidden.shape
+        parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=visible.unsqueeze(1))
+        merged = self.merge(attended.transpose(1, 2).reshape(rows, positions, width))
+        hidden = hidden + functional.dropout(merged, self.dropout, training=self.training)
+        expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
+        return hidden + functional.dropout(expanded, self.dropout, training=self.training)
+
+
+def _summed_cross_entropy(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(vectors @ items.T, labels, reduction="sum")

@@ -1,0 +1,140 @@
+"""Learning the tree: items are placed anew, from the root down, where their own instances score best (Eq. 28).
+
+All items start at the root. A stage takes them from the nodes of one level to nodes `stride` levels deeper: each item
+goes, within the capacities, to the candidate below its node that its training instances prefer. The history is read
+through the old tree throughout.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.tree.assign import Priority, assign_balanced, by_regret
+from beamtree.tree.item_tree import VACANT, ItemTree
+
+Int64Array = npt.NDArray[np.int64]
+Float64Array = npt.NDArray[np.float64]
+
+MOST_CANDIDATES = 128
+INSTANCES_AT_A_TIME = 2048
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step down: items stand below nodes of `upper` and go to nodes of `lower`."""
+
+    upper: int
+    lower: int
+
+
+AddScores = Callable[[Float64Array, Batch, Int64Array, Stage], None]
+"""Adds to sums (items, candidates) the log-softmax, over the candidates of the target's group (items,), of a batch."""
+
+
+@dataclass(frozen=True)
+class Relearned:
+    """A new tree, and what was gained.
+
+    score_before, score_after: the summed log-likelihood of the old and of the new placement in the first stage, where
+    all items choose among the same candidates.
+    """
+
+    tree: ItemTree
+    moved_share: float
+    score_before: float
+    score_after: float
+
+
+def relearn_tree(
+    tree: ItemTree,
+    instances: TrainingInstances,
+    *,
+    add_scores: AddScores,
+    stride: int | None = None,
+    instances_per_item: int | None = None,
+    priority: Priority = by_regret,
+) -> Relearned:
+    """Place every item anew. stride: levels per stage; None takes the most that keep the candidates at 128 or fewer.
+
+    instances_per_item: read at most so many instances of each item, the first ones; None reads all.
+    """
+    chosen = _capped(instances, tree.num_items, most=instances_per_item)
+    node_of_item = np.zeros(tree.num_items, dtype=np.int64)
+    scores: list[tuple[float, float]] = []
+    for stage in stages(tree, stride=stride):
+        sums = _score_candidates(tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage)
+        first, capacities = _candidates(tree, stage)
+        current = tree.item_ancestors(np.arange(tree.num_items), stage.lower) - first[node_of_item]
+        next_node = np.empty_like(node_of_item)
+        for group in np.unique(node_of_item):
+            members = np.flatnonzero(node_of_item == group)
+            room = capacities[first[group] : first[group + 1]]
+            placed = assign_balanced(
+                sums[members, : len(room)], capacities=room, current=current[members], priority=priority
+            )
+            next_node[members] = first[group] + placed
+        if not scores:
+            scores.append((_total(sums, current), _total(sums, next_node - first[node_of_item])))
+        node_of_item = next_node
+    item_at_leaf = np.full(tree.num_leaves, VACANT, dtype=np.int32)
+    item_at_leaf[node_of_item] = np.arange(tree.num_items)
+    moved_share = float((node_of_item != tree.leaf_of_item).mean())
+    return Relearned(ItemTree(tree.branching, item_at_leaf), moved_share, *scores[0])
+
+
+def stages(tree: ItemTree, *, stride: int | None = None) -> list[Stage]:
+    """The way from the root to the leaves in strides; by default the largest whose candidates stay at 128 or fewer."""
+    if stride is None:
+        stride = 1
+        while tree.branching ** (stride + 1) <= MOST_CANDIDATES:
+            stride += 1
+    return [Stage(upper, min(upper + stride, tree.height)) for upper in range(0, tree.height, stride)]
+
+
+def _candidates(tree: ItemTree, stage: Stage) -> tuple[Int64Array, Int64Array]:
+    """The first candidate of each upper node, closed by their number, and the leaf slots of each candidate."""
+    first_leaf, _ = tree.leaf_ranges(np.arange(tree.level_sizes[stage.upper]), stage.upper)
+    first = tree.ancestors(first_leaf, stage.lower)
+    candidate_first, candidate_end = tree.leaf_ranges(np.arange(tree.level_sizes[stage.lower]), stage.lower)
+    return np.append(first, tree.level_sizes[stage.lower]), candidate_end - candidate_first
+
+
+def _score_candidates(
+    tree: ItemTree,
+    instances: TrainingInstances,
+    chosen: Int64Array,
+    node_of_item: Int64Array,
+    *,
+    add_scores: AddScores,
+    stage: Stage,
+) -> Float64Array:
+    """Score (items, candidates) of each item for the candidates below its node; NaN rows for items never a target."""
+    first, _ = _candidates(tree, stage)
+    sums = np.zeros((tree.num_items, int(np.diff(first).max())))
+    has_data = np.zeros(tree.num_items, dtype=np.bool_)
+    for begin in range(0, len(chosen), INSTANCES_AT_A_TIME):
+        batch = instances.batch(chosen[begin : begin + INSTANCES_AT_A_TIME])
+        add_scores(sums, batch, node_of_item, stage)
+        has_data[batch.targets] = True
+    sums[~has_data] = np.nan
+    return sums
+
+
+def _total(sums: Float64Array, candidate: Int64Array) -> float:
+    """The sum of each item's score for its candidate; items without data count nothing."""
+    return float(np.nansum(sums[np.arange(len(sums)), candidate]))
+
+
+def _capped(instances: TrainingInstances, num_items: int, *, most: int | None) -> Int64Array:
+    """Numbers of the instances to read: all, or the first `most` of each target."""
+    everyone = np.arange(len(instances), dtype=np.int64)
+    if most is None:
+        return everyone
+    targets = instances.targets()
+    order = np.argsort(targets, kind="stable")
+    first = np.searchsorted(targets[order], np.arange(num_items))
+    place = np.arange(len(order)) - first[targets[order]]
+    return np.sort(order[place < most])

@@ -19,6 +19,8 @@ from beamtree.serving.schemas import Recommend
 Int32Array = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 
+Answers = list[dict[str, Any]]
+
 NO_ITEMS = np.empty(0, dtype=np.int32)
 SHOWN_IDS = 100
 
@@ -41,11 +43,23 @@ class Query:
     user_known: bool | None
 
 
-def answer_requests(
-    model: LoadedModel, requests: Sequence[Recommend], *, histories: Histories | None
-) -> list[dict[str, Any]]:
-    """An answer for each request, in their order; Refusal where one of them cannot be answered as asked."""
-    queries = [understand(model, request, histories=histories) for request in requests]
+def answer_calls(
+    model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: Histories | None
+) -> list[Answers | Refusal]:
+    """Answers for each call of one or many requests, searched for together; a Refusal where one cannot be answered."""
+    outcomes: list[list[Query] | Refusal] = []
+    for requests in calls:
+        try:
+            outcomes.append([understand(model, request, histories=histories) for request in requests])
+        except Refusal as refusal:
+            outcomes.append(refusal)
+    queries = [query for outcome in outcomes if isinstance(outcome, list) for query in outcome]
+    answers = iter(answer_queries(model, queries))
+    return [outcome if isinstance(outcome, Refusal) else [next(answers) for _ in outcome] for outcome in outcomes]
+
+
+def answer_queries(model: LoadedModel, queries: Sequence[Query]) -> Answers:
+    """An answer for each query, in their order; those that agree in k, beam and allowed items are searched at once."""
     answers: list[dict[str, Any] | None] = [None] * len(queries)
     together: dict[Hashable, list[int]] = defaultdict(list)
     for index, query in enumerate(queries):
@@ -171,7 +185,7 @@ def _allowed(model: LoadedModel, request: Recommend, *, unknown: list[Id]) -> tu
     return mask, key
 
 
-def _searched(model: LoadedModel, queries: Sequence[Query]) -> list[dict[str, Any]]:
+def _searched(model: LoadedModel, queries: Sequence[Query]) -> Answers:
     """Answers for queries that agree in k, beam width and allowed items."""
     length, first = model.engine.history_length, queries[0]
     histories = np.full((len(queries), length), -1, dtype=np.int32)
@@ -180,13 +194,15 @@ def _searched(model: LoadedModel, queries: Sequence[Query]) -> list[dict[str, An
         row[length - len(latest) :] = latest
     offsets = np.zeros(len(queries) + 1, dtype=np.int64)
     np.cumsum([len(query.excluded) for query in queries], out=offsets[1:])
-    found = model.engine.search(
-        histories,
-        k=min(first.request.k, model.artefact.tree.num_items),
-        beam_width=max(first.beam_width, first.request.k),
-        allowed_items=first.allowed,
-        excluded_items=(np.concatenate([query.excluded for query in queries]), offsets) if offsets[-1] else None,
-    )
+    excluded = (np.concatenate([query.excluded for query in queries]), offsets) if offsets[-1] else None
+    with model.turn:
+        found = model.engine.search(
+            histories,
+            k=min(first.request.k, model.artefact.tree.num_items),
+            beam_width=max(first.beam_width, first.request.k),
+            allowed_items=first.allowed,
+            excluded_items=excluded,
+        )
     answers = []
     for items, scores, query in zip(found.items, found.scores, queries, strict=True):
         count = int((items >= 0).sum())

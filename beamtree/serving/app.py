@@ -15,6 +15,7 @@ from beamtree import __version__
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.admin import admin_routes
 from beamtree.serving.routes.contract import add_bodies
+from beamtree.serving.routes.events import event_routes
 from beamtree.serving.routes.health import health_routes
 from beamtree.serving.routes.items import item_routes
 from beamtree.serving.routes.model import model_routes
@@ -24,6 +25,8 @@ from beamtree.serving.wire import Observed, refusal_response
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page" / "dist"
+PAGE_POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"
+DOCS_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
@@ -33,11 +36,13 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     app.include_router(item_routes(service))
     app.include_router(model_routes(service))
     app.include_router(health_routes(service))
+    if service.events is not None:
+        app.include_router(event_routes(service, service.events))
     if service.settings.admin_token:
         app.include_router(admin_routes(service))
     app.add_api_route("/docs", _docs, include_in_schema=False)
     if (page / "index.html").is_file():
-        app.mount("/", StaticFiles(directory=page, html=True), name="page")
+        app.mount("/", _PageFiles(directory=page, html=True), name="page")
     _refuse_in_one_shape(app, service)
     app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
     if service.settings.cors_origins:
@@ -47,11 +52,22 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type", "X-Request-ID"],
         )
-    return Observed(app, metrics=service.metrics, writes_log=service.settings.access_log)
+    return Observed(app, service=service)
+
+
+class _PageFiles(StaticFiles):
+    """The files of the page, which may load nothing from elsewhere."""
+
+    def file_response(self, *arguments: Any, **named: Any) -> Response:
+        """A file, with the rule for the browser."""
+        response = super().file_response(*arguments, **named)
+        response.headers["Content-Security-Policy"] = PAGE_POLICY
+        return response
 
 
 async def _docs() -> Response:
-    return Response((HERE / "docs.html").read_bytes(), media_type="text/html; charset=utf-8")
+    text = (HERE / "docs.html").read_bytes()
+    return Response(text, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": DOCS_POLICY})
 
 
 def _refuse_in_one_shape(app: FastAPI, service: Service) -> None:

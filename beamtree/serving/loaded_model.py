@@ -1,12 +1,15 @@
 """A model in memory, ready to answer: everything that one request needs and that changes only with the model."""
 
+import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from beamtree import native
 from beamtree.artefact import Artefact, load_artefact
 from beamtree.errors import ArtefactError
 from beamtree.retrieval.engine import Engine
@@ -15,6 +18,8 @@ from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.raw_ids import RawIds
 
 TRIED_ITEMS = 5
+
+_KERNELS = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,11 @@ class LoadedModel:
     catalogue: Catalogue
     conditions: ItemConditions
     loaded_at: float = field(default_factory=time.time)
+
+    @property
+    def turn(self) -> AbstractContextManager[object]:
+        """Held while the engine searches. The kernels use all cores for one call, so calls go one after another."""
+        return _KERNELS if native.is_available() else nullcontext()
 
     @property
     def version(self) -> str:

@@ -28,6 +28,8 @@ class Metrics:
         self._wait_seconds = Histogram(
             "beamtree_queue_seconds", "Time in the line for a search thread", buckets=SECONDS, registry=self.registry
         )
+        self._depth = Gauge("beamtree_queue_depth", "Jobs that wait for a thread", ["pool"], registry=self.registry)
+        self._busy = Gauge("beamtree_busy_threads", "Threads at work", ["pool"], registry=self.registry)
         self.in_flight = Gauge("beamtree_requests_in_flight", "HTTP requests under way", registry=self.registry)
         self.recommendations = Counter(
             "beamtree_recommendations",
@@ -45,11 +47,9 @@ class Metrics:
         self._model = Gauge("beamtree_model_info", "The model in service", ["version"], registry=self.registry)
 
     def watch_pool(self, pool: SearchPool) -> None:
-        """Show how many searches run and wait."""
-        Gauge("beamtree_queue_depth", "Searches that wait", registry=self.registry).set_function(lambda: pool.waiting)
-        Gauge("beamtree_searches_running", "Searches on a thread", registry=self.registry).set_function(
-            lambda: pool.running
-        )
+        """Show how many jobs of a pool run and wait."""
+        self._depth.labels(pool.name).set_function(lambda: pool.waiting)
+        self._busy.labels(pool.name).set_function(lambda: pool.running)
 
     def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count one HTTP request."""

@@ -6,16 +6,23 @@ from collections.abc import Callable
 
 import uvicorn
 
+from beamtree import native
 from beamtree.data.interactions import InteractionLog
 from beamtree.errors import InputError
 from beamtree.serving.app import create_app
+from beamtree.serving.connections import protocol_waiting
 from beamtree.serving.deployment import Deployment
+from beamtree.serving.events import EventFile, EventStore
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
+
+PREPARING_AND_SEARCHING = 2
+SEARCHED_TOGETHER = 16
+LOOKUP_THREADS = 2
 
 
 def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Callable[[str], None]) -> None:
@@ -41,24 +48,58 @@ def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Cal
         lifespan="off",
         timeout_graceful_shutdown=int(settings.stop_seconds),
         timeout_keep_alive=75,
-        limit_concurrency=settings.connections,
+        http=protocol_waiting(settings.timeout_seconds),
+        ws="none",
     )
     shown = f"[{host}]" if ":" in host else host
+    server = _Server(config, service=service, announce=lambda: announce(f"http://{shown}:{port}"))
+    service.count_connections = lambda: len(server.server_state.connections)
     try:
-        _Server(config, service=service, announce=lambda: announce(f"http://{shown}:{port}")).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
         stop.set()
-        service.pool.close()
+        service.close()
 
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
     """Load the model and make the parts of a server."""
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, witness=metrics)
-    pool = SearchPool(threads=settings.threads, queue=settings.queue, timeout_seconds=settings.timeout_seconds)
-    metrics.watch_pool(pool)
-    histories = Histories(log, latest=settings.limits.history) if log is not None or settings.events else None
-    return Service(settings=settings, deployment=deployment, pool=pool, metrics=metrics, histories=histories)
+    searches, lookups = _pools(settings)
+    metrics.watch_pool(searches)
+    metrics.watch_pool(lookups)
+    histories, events = None, None
+    if log is not None or settings.events is not None:
+        histories = Histories(log, latest=settings.limits.history)
+        if settings.events is not None:
+            events = EventStore(EventFile(settings.events), learn=histories.add, queue=settings.queue)
+    return Service(
+        settings=settings,
+        deployment=deployment,
+        searches=searches,
+        lookups=lookups,
+        metrics=metrics,
+        histories=histories,
+        events=events,
+    )
+
+
+def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
+    """Threads for searches, and others for whatever else takes a while.
+
+    The kernels spread a batch over all cores by themselves: two threads suffice, one to prepare a batch while the other
+    has the kernels. NumPy searches one request after another, so there each thread takes one at a time.
+    """
+    if native.is_available():
+        native.set_threads(settings.threads)
+        threads, together = PREPARING_AND_SEARCHING, SEARCHED_TOGETHER
+    else:
+        threads, together = settings.threads, 1
+    seconds = settings.timeout_seconds
+    return (
+        SearchPool("searches", threads=threads, queue=settings.queue, timeout_seconds=seconds, together=together),
+        SearchPool("lookups", threads=LOOKUP_THREADS, queue=settings.queue, timeout_seconds=seconds),
+    )
 
 
 class _Server(uvicorn.Server):

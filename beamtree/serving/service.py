@@ -1,13 +1,17 @@
 """Everything that a running server holds: the model in service, the search threads, histories, metrics, settings."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
+from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
+from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
+from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import Done, SearchPool
+from beamtree.serving.schemas import Recommend
 from beamtree.serving.settings import ServerSettings
 
 Result = TypeVar("Result")
@@ -19,13 +23,38 @@ class Service:
 
     settings: ServerSettings
     deployment: Deployment
-    pool: SearchPool
+    searches: SearchPool
+    lookups: SearchPool
     metrics: Metrics
     histories: Histories | None
-    is_stopping: bool = field(default=False)
+    events: EventStore | None
+    is_stopping: bool = False
+    count_connections: Callable[[], int] = lambda: 0
 
-    async def search(self, job: Callable[[], Result]) -> Done[Result]:
-        """Run a job on a search thread and measure it."""
-        done = await self.pool.run(job)
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more clients are connected than the settings allow."""
+        return self.count_connections() > self.settings.connections
+
+    async def recommend(self, model: LoadedModel, requests: Sequence[Recommend]) -> Done[Answers]:
+        """Search for all requests of a call, together with other calls that wait. Explanations take their own way."""
+        pool = self.lookups if any(request.explain for request in requests) else self.searches
+        done = await pool.submit(
+            requests,
+            handle=lambda calls: answer_calls(model, calls, histories=self.histories),
+            key=model.version,
+            weight=len(requests),
+        )
         self.metrics.search_done(waited=done.waited, ran=done.ran)
         return done
+
+    async def look_up(self, call: Callable[[], Result]) -> Result:
+        """Make a call that may take a while on a thread of its own."""
+        return (await self.lookups.run(call)).result
+
+    def close(self) -> None:
+        """Let running work finish and write what waits to be written."""
+        self.searches.close()
+        self.lookups.close()
+        if self.events is not None:
+            self.events.close()

@@ -13,8 +13,8 @@ from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from beamtree.serving.metrics import Metrics
 from beamtree.serving.refusal import Refusal
+from beamtree.serving.service import Service
 
 access_log = logging.getLogger("beamtree.serving.access")
 
@@ -81,10 +81,11 @@ def _too_large(most_bytes: int) -> Refusal:
 class Observed:
     """ASGI wrapper: names each request, measures and counts it, writes the access log, hides failures from clients."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, writes_log: bool) -> None:
+    def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
-        self._metrics = metrics
-        self._writes_log = writes_log
+        self._service = service
+        self._metrics = service.metrics
+        self._writes_log = service.settings.access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or pass on what is not HTTP."""
@@ -105,7 +106,10 @@ class Observed:
 
         self._metrics.in_flight.inc()
         try:
-            await self._app(scope, receive, send_observed)
+            if self._service.is_crowded:
+                await refusal_response(_crowded())(scope, receive, send_observed)
+            else:
+                await self._app(scope, receive, send_observed)
         except Exception:
             logging.getLogger(__name__).exception("request failed", extra={"request_id": request_id})
             if status:
@@ -140,6 +144,15 @@ def _request_id(scope: Scope) -> str:
             if _USABLE_REQUEST_ID.fullmatch(text):
                 return str(text)
     return secrets.token_hex(8)
+
+
+def _crowded() -> Refusal:
+    return Refusal(
+        503,
+        "too_many_connections",
+        "Too many clients are connected. Try again in a second.",
+        headers={"Retry-After": "1", "Connection": "close"},
+    )
 
 
 def _failed(request_id: str) -> Refusal:

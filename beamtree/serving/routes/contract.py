@@ -1,10 +1,11 @@
-"""What the OpenAPI document says beyond what FastAPI finds out by itself: bodies, refusals, limits."""
+"""What routes promise beyond what FastAPI finds out by itself: bodies, refusals, limits."""
 
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
 from beamtree.serving.settings import Limits
 
@@ -33,6 +34,17 @@ QUERY_ERRORS = _refused(_422="A parameter cannot be used") | SEARCH_ERRORS
 ADMIN_ERRORS = _refused(
     _401="The token is missing or wrong", _409="The model was refused, or there is none to go back to"
 )
+
+
+def at_most(number: int, limit: int, *, what: str, field: str) -> None:
+    """422 that names the limit which a request exceeds."""
+    if number > limit:
+        raise Refusal(
+            422,
+            "limit_exceeded",
+            f"{field}: at most {limit:,} {what} are allowed here, got {number:,}.",
+            details=[{"field": field, "limit": limit, "got": number}],
+        )
 
 
 def body_of(model: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def item_routes(service: Service) -> APIRouter:
                 "items": model.catalogue.rows(found, columns),
             }
 
-        return json_response((await service.search(find)).result)
+        return json_response(await service.look_up(find))
 
     @router.get(
         "/v1/items/{item_id:path}/similar",
@@ -82,7 +82,7 @@ def item_routes(service: Service) -> APIRouter:
                 "by_embedding": by_embedding,
             }
 
-        return json_response((await service.search(look_around)).result)
+        return json_response(await service.look_up(look_around))
 
     @router.get(
         "/v1/items/{item_id:path}", response_model=ItemAnswer, responses=ITEM_ERRORS, summary="Everything about an item"

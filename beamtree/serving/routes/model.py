@@ -50,7 +50,7 @@ def model_routes(service: Service) -> APIRouter:
                 + (f", level {level} the nodes 0 to {tree.level_sizes[level] - 1:,}" if level <= tree.height else "")
                 + f"; got level {level}, node {node}.",
             )
-        return json_response((await service.search(lambda: describe_node(model, level, node, sample=sample))).result)
+        return json_response(await service.look_up(lambda: describe_node(model, level, node, sample=sample)))
 
     return router
 
@@ -81,7 +81,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         "metrics": artefact.metrics,
         "training": artefact.training,
         "users": service.histories is not None,
-        "events": service.settings.events is not None,
+        "events": service.events is not None,
     }
 
 

@@ -1,13 +1,11 @@
 """POST /v1/recommend."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
-from beamtree.serving.answers import answer_requests
-from beamtree.serving.refusal import Refusal, unusable
-from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, body_of
+from beamtree.serving.answers import Answers
+from beamtree.serving.refusal import unusable
+from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
 from beamtree.serving.service import Service
 from beamtree.serving.settings import Limits
@@ -27,7 +25,7 @@ def recommend_routes(service: Service) -> APIRouter:
         summary="Recommend items for one or many histories",
     )
     async def recommend(request: Request) -> Response:
-        service.pool.refuse_if_full()
+        service.searches.refuse_if_full()
         body = await read_body(request, most_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
         try:
             asked = recommend_body.validate_json(body)
@@ -36,7 +34,7 @@ def recommend_routes(service: Service) -> APIRouter:
         requests = asked.requests if isinstance(asked, RecommendMany) else [asked]
         check_limits(requests, settings.limits)
         model = service.deployment.current
-        done = await service.search(lambda: answer_requests(model, requests, histories=service.histories))
+        done = await service.recommend(model, requests)
         _count(service, done.result)
         said = request.scope["state"]["log"]
         said["model_version"], said["requests"] = model.version, len(requests)
@@ -55,31 +53,21 @@ def recommend_routes(service: Service) -> APIRouter:
 
 def check_limits(requests: list[Recommend], limits: Limits) -> None:
     """422 that names the limit which a request exceeds."""
-    _at_most(len(requests), limits.batch, what="requests in one call", field="requests")
-    _at_most(
+    at_most(len(requests), limits.batch, what="requests in one call", field="requests")
+    at_most(
         sum(request.explain for request in requests), limits.explained, what="explanations in one call", field="explain"
     )
     for number, request in enumerate(requests):
         place = f"requests[{number}]." if len(requests) > 1 else ""
-        _at_most(request.k, limits.k, what="items", field=f"{place}k")
-        _at_most(request.beam or 0, limits.beam, what="nodes per level", field=f"{place}beam")
-        _at_most(len(request.history or ()), limits.history, what="items of a history", field=f"{place}history")
-        _at_most(len(request.exclude), limits.ids, what="ids", field=f"{place}exclude")
+        at_most(request.k, limits.k, what="items", field=f"{place}k")
+        at_most(request.beam or 0, limits.beam, what="nodes per level", field=f"{place}beam")
+        at_most(len(request.history or ()), limits.history, what="items of a history", field=f"{place}history")
+        at_most(len(request.exclude), limits.ids, what="ids", field=f"{place}exclude")
         if request.allow is not None:
-            _at_most(len(request.allow.ids or ()), limits.ids, what="ids", field=f"{place}allow.ids")
+            at_most(len(request.allow.ids or ()), limits.ids, what="ids", field=f"{place}allow.ids")
 
 
-def _at_most(number: int, limit: int, *, what: str, field: str) -> None:
-    if number > limit:
-        raise Refusal(
-            422,
-            "limit_exceeded",
-            f"{field}: at most {limit:,} {what} are allowed here, got {number:,}.",
-            details=[{"field": field, "limit": limit, "got": number}],
-        )
-
-
-def _count(service: Service, answers: list[dict[str, Any]]) -> None:
+def _count(service: Service, answers: Answers) -> None:
     service.metrics.recommendations.inc(len(answers))
     fallbacks = sum(answer["source"] == "popularity" for answer in answers)
     if fallbacks:

@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := .make/installed
 NATIVE := $(wildcard CMakeLists.txt beamtree/native/*.cpp beamtree/native/*.hpp)
 
-.PHONY: demo test lint types imports unit format clean
+.PHONY: demo test lint types imports unit format image-check clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -24,6 +24,10 @@ imports: $(STAMP)
 
 unit: $(STAMP)
 	$(BIN)/python -m pytest
+
+# The Dockerfile's install steps in a fresh environment: what is in it, how large, does it serve.
+image-check: $(STAMP)
+	$(BIN)/python -m tests.deploy.image_check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,92 @@
+"""The Dockerfile against the package it installs, without building it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tests.deploy.dockerfile import DOCKERFILE, ROOT, read_stages
+
+BUILD, RUNTIME = read_stages()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+COMPILERS = ("g++", "gcc", "clang", "build-essential", "cmake", "ninja")
+
+
+def test_both_stages_share_a_slim_python_that_the_package_allows() -> None:
+    assert BUILD.base == RUNTIME.base
+    found = re.fullmatch(r"python:(\d+\.\d+)-slim-\w+", BUILD.base)
+    assert found is not None
+    assert SpecifierSet(PROJECT["requires-python"]).contains(found[1])
+
+
+def test_a_compiler_is_in_the_build_stage_only() -> None:
+    assert any("g++" in text for text in BUILD.texts("RUN"))
+    assert not [text for text in RUNTIME.texts("RUN") if any(name in text for name in COMPILERS)]
+    assert RUNTIME.texts("COPY") == ["--from=build /opt/beamtree /opt/beamtree"]
+
+
+def test_the_install_is_that_of_the_serve_extra_for_any_machine() -> None:
+    [install] = [text for text in BUILD.texts("RUN") if " install " in text and "apt-get" not in text]
+    assert re.findall(r"\.\[(\w+)\]", install) == ["serve"]
+    assert "BEAMTREE_ARCH=${BEAMTREE_ARCH}" in install
+    assert BUILD.texts("ARG") == ["BEAMTREE_ARCH=x86-64-v3"]
+    assert "BEAMTREE_ARCH" in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+
+
+def test_the_serve_extra_brings_no_training_packages() -> None:
+    required = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["serve"]]
+    names = {Requirement(text).name for text in required}
+    assert "fastapi" in names
+    assert not names & {"torch", "scikit-learn", "onnx", "onnxruntime", "beamtree"}
+
+
+def test_everything_that_building_reads_is_copied_and_let_through() -> None:
+    copied = {source for text in BUILD.texts("COPY") for source in text.split()[:-1]}
+    needed = {"pyproject.toml", "CMakeLists.txt", "constraints.txt", "beamtree", PROJECT["readme"]}
+    assert copied == needed | set(PROJECT["license-files"])
+    rules = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    let_through = {rule[1:] for rule in rules if rule.startswith("!")}
+    assert let_through == copied
+    assert any(fnmatch("anything", rule) for rule in rules)
+
+
+def test_nobody_is_root_and_health_is_asked() -> None:
+    [user] = RUNTIME.texts("USER")
+    assert int(user.split(":")[0]) > 0
+    assert f"--uid {user.split(':')[0]} " in RUNTIME.texts("RUN")[0]
+    [health] = RUNTIME.texts("HEALTHCHECK")
+    command = json.loads(health[health.index("[") :])
+    assert "/healthz" in command[-1]
+    compile(command[-1], "HEALTHCHECK", "exec")
+    assert RUNTIME.texts("VOLUME") == ["/model"]
+
+
+def test_the_health_check_fails_where_nobody_answers() -> None:
+    [health] = RUNTIME.texts("HEALTHCHECK")
+    script = json.loads(health[health.index("[") :])[-1].replace(":8000", ":1")
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "beamtree.service"])
+def test_the_command_has_every_option_it_is_given(name: str) -> None:
+    usage = subprocess.run(
+        [sys.executable, "-c", "from beamtree.cli.main import app; app(['serve', '--help'])"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": "200", "PATH": "/usr/bin:/bin"},
+    ).stdout
+    given = {
+        "Dockerfile": " ".join(RUNTIME.texts("ENTRYPOINT") + RUNTIME.texts("CMD")),
+        "beamtree.service": (ROOT / "deploy" / "beamtree.service").read_text(encoding="utf-8"),
+    }[name]
+    [command] = re.findall(r"serve.*", given.partition("ExecStart=")[2] or given)[:1]
+    options = set(re.findall(r"--[a-z-]+", command))
+    assert {"--host", "--port"} <= options
+    assert all(option in usage for option in options)

@@ -101,13 +101,16 @@ def _refuse_in_one_shape(app: FastAPI, service: Service) -> None:
 
 
 def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:
-    if app.openapi_schema is None:
+    """The OpenAPI document for the model in service."""
+    model = service.deployment.current
+    if app.openapi_schema is None or app.openapi_schema["info"]["x-model-version"] != model.version:
         document = get_openapi(
             title=app.title,
             version=app.version,
             summary="Recommendations by beam search down a learned tree",
             routes=app.routes,
         )
-        add_bodies(document, service.settings.limits)
+        document["info"]["x-model-version"] = model.version
+        add_bodies(document, limits=service.settings.limits, model=model, histories=service.histories)
         app.openapi_schema = document
     return app.openapi_schema

@@ -15,38 +15,36 @@ from beamtree.serving.raw_ids import RawIds
 
 
 class Histories:
-    """Raw item ids of each user, oldest first: those of the log, then those of the events, at most `latest` of them."""
+    """Raw item ids of each user, oldest first: those of the log, then those of the events, at most `latest` of them.
+
+    users: the users of the log; None without a log, where users may be spelt either way.
+    """
 
     def __init__(self, log: InteractionLog | None, *, latest: int) -> None:
         self._latest = latest
         self._lock = threading.Lock()
         self._recent: dict[Id, deque[Id]] = {}
-        self._users: RawIds | None = None
+        self.users: RawIds | None = None
         if log is not None:
             frame = log.frame.sort(USER_ID, TIMESTAMP, maintain_order=True)
             counts = frame.group_by(USER_ID, maintain_order=True).len()
-            self._users = RawIds(Vocabulary(counts[USER_ID]))
+            self.users = RawIds(Vocabulary(counts[USER_ID]))
             self._offsets = np.concatenate([[0], np.cumsum(counts["len"].to_numpy())]).astype(np.int64)
             self._items: pl.Series = frame[ITEM_ID]
 
-    @property
-    def num_users(self) -> int:
-        """Users of the log."""
-        return 0 if self._users is None else len(self._offsets) - 1
-
     def user_id_kind(self, user: Id) -> str | None:
         """How the log spells its users, where this id is spelt otherwise."""
-        if self._users is None or self._users.first_of_wrong_type([user]) is None:
+        if self.users is None or self.users.first_of_wrong_type([user]) is None:
             return None
-        return self._users.kind
+        return self.users.kind
 
     def of(self, user: Id) -> list[Id] | None:
         """The history of one user; None for a user that neither log nor events know."""
         with self._lock:
             recent = list(self._recent.get(user, ()))
         dense = -1
-        if self._users is not None and self._users.first_of_wrong_type([user]) is None:
-            dense = int(self._users.encode([user])[0])
+        if self.users is not None and self.users.first_of_wrong_type([user]) is None:
+            dense = int(self.users.encode([user])[0])
         if dense < 0:
             return recent or None
         start, end = self._offsets[dense], self._offsets[dense + 1]

@@ -15,10 +15,14 @@ from pydantic import (
     TypeAdapter,
     model_validator,
 )
+from typing_extensions import TypeAliasType
 
 WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
-ItemId = WholeNumber | Annotated[StrictStr, Field(max_length=512)]
-"""An id as the log spells it: an integer, or a text."""
+AnyId = WholeNumber | Annotated[StrictStr, Field(max_length=512)]
+ItemId = TypeAliasType("ItemId", AnyId)
+UserId = TypeAliasType("UserId", AnyId)
+ColumnName = TypeAliasType("ColumnName", StrictStr)
+"""Named, so that the OpenAPI document can say what the ids and columns of the served model are."""
 
 Value = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | StrictStr
 UnknownIds = Literal["report", "ignore", "refuse"]
@@ -31,7 +35,7 @@ class _Asked(BaseModel):
 class Condition(_Asked):
     """One condition on a column of the item table; of the four, at least one is given and all given ones must hold."""
 
-    column: StrictStr = Field(description="a column of the item table, such as category")
+    column: ColumnName = Field(description="a column of the item table, such as category")
     one_of: Annotated[list[Value], Field(max_length=1000)] | None = Field(None, description="one of these values")
     contains: StrictStr | None = Field(None, description="a text column holds this; a list column has this element")
     at_least: Value | None = Field(None, description="the smallest value that is allowed; dates as ISO texts")
@@ -61,7 +65,7 @@ class Recommend(_Asked):
     """One person's request: a history or a user id, and what to recommend."""
 
     history: list[ItemId] | None = Field(None, description="raw item ids, newest last")
-    user_id: ItemId | None = Field(None, description="a user of the history store, instead of a history")
+    user_id: UserId | None = Field(None, description="a user of the history store, instead of a history")
     k: StrictInt = Field(20, ge=1, description="how many items")
     beam: StrictInt | None = Field(None, ge=1, description="nodes kept per level; default: the model's setting")
     exclude_seen: StrictBool | None = Field(None, description="leave out the history; default: the model's setting")
@@ -73,7 +77,7 @@ class Recommend(_Asked):
     without_known_items: Literal["popularity", "refuse"] = Field(
         "popularity", description="for a history without any known item: the most popular items, or 422"
     )
-    columns: Annotated[list[StrictStr], Field(max_length=32)] = Field(
+    columns: Annotated[list[ColumnName], Field(max_length=32)] = Field(
         [], description="columns of the item table to return with each item"
     )
     explain: StrictBool = Field(False, description="how the beam went, and each item's path through the tree")
@@ -104,7 +108,7 @@ recommend_body: TypeAdapter[Recommend | RecommendMany] = TypeAdapter(RecommendBo
 class Event(_Asked):
     """A user met an item."""
 
-    user_id: ItemId
+    user_id: UserId
     item_id: ItemId
     timestamp: Annotated[StrictFloat | WholeNumber, Field(allow_inf_nan=False)] | None = Field(
         None, description="seconds since 1970; default: now"

@@ -5,6 +5,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from beamtree.data.vocabulary import Id
+from beamtree.serving.histories import Histories
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.raw_ids import RawIds
 from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
 from beamtree.serving.settings import Limits
@@ -57,8 +61,8 @@ def body_of(model: str) -> dict[str, Any]:
     }
 
 
-def add_bodies(document: dict[str, Any], limits: Limits) -> None:
-    """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits in them."""
+def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, histories: Histories | None) -> None:
+    """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits and this model's ids."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _, definitions = models_json_schema([(EventsBody, "validation")], ref_template=REFERENCE)
     schemas.update(definitions["$defs"])
@@ -75,6 +79,55 @@ def add_bodies(document: dict[str, Any], limits: Limits) -> None:
     for choice in asked["beam"]["anyOf"]:
         if choice["type"] == "integer":
             choice["maximum"] = limits.beam
+    _tell_what_must_be_given(schemas)
+    _tell_about(model, document)
+    if histories is not None and histories.users is not None:
+        _only(schemas, "UserId", histories.users)
+
+
+def _tell_what_must_be_given(schemas: dict[str, Any]) -> None:
+    """Either history or user_id; at least one condition; ids or conditions."""
+    asked = schemas["Recommend"]
+    for name in ("history", "user_id"):
+        [asked["properties"][name]] = [
+            {key: value for key, value in asked["properties"][name].items() if key not in ("anyOf", "default")} | choice
+            for choice in asked["properties"][name]["anyOf"]
+            if choice.get("type") != "null"
+        ]
+    asked["oneOf"] = [{"required": ["history"]}, {"required": ["user_id"]}]
+
+
+def _tell_about(model: LoadedModel, document: dict[str, Any]) -> None:
+    """Which ids and columns there are, with examples that work."""
+    schemas = document["components"]["schemas"]
+    popular = model.ids.decode(model.catalogue.most_popular[:3])
+    id_type = _only(schemas, "ItemId", model.ids)
+    schemas["ItemId"]["examples"] = popular
+    schemas["ColumnName"] = {"type": "string", "enum": model.artefact.item_table.columns}
+    for path, methods in document["paths"].items():
+        for route in methods.values():
+            for parameter in route.get("parameters", ()):
+                if parameter["name"] == "item_id":
+                    parameter["schema"] = {"type": id_type}
+                    parameter["example"] = popular[0]
+                if parameter["name"] == "column":
+                    parameter["schema"] = {"type": "array", "items": {"$ref": REFERENCE.format(model="ColumnName")}}
+            body = route.get("requestBody", {}).get("content", {}).get("application/json")
+            if body is not None:
+                body["example"] = _example(path, popular)
+
+
+def _only(schemas: dict[str, Any], name: str, ids: RawIds) -> str:
+    """Narrow the schema of an id to the type that these ids have, and return that."""
+    wanted = "integer" if ids.holds_integers else "string"
+    [schemas[name]] = [choice for choice in schemas[name]["anyOf"] if choice["type"] == wanted]
+    return wanted
+
+
+def _example(path: str, popular: list[Id]) -> dict[str, Any]:
+    if path == "/v1/events":
+        return {"events": [{"user_id": 1, "item_id": popular[0]}]}
+    return {"history": popular, "k": 5, "exclude_seen": True, "columns": ["title", "category"], "explain": True}
 
 
 def _longest(schema: dict[str, Any], limit: int) -> None:

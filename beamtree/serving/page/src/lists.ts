@@ -1,0 +1,90 @@
+// The two lists of items: what was liked, and what is recommended.
+
+import { type Item, type ItemId, type Recommendation, type RecommendedItem, nameOf } from "./api";
+import { button, find, html } from "./dom";
+import { score } from "./words";
+
+export interface Liked extends Item {
+  isUnknown?: boolean;
+}
+
+/** The history, newest first. The network reads the latest `readLength` items; older ones are shown paler. */
+export function showHistory(history: Liked[], readLength: number, remove: (index: number) => void): void {
+  find("history").replaceChildren(
+    ...history
+      .map((item, index) => {
+        const isTooOld = index < history.length - readLength;
+        const aside = item.isUnknown
+          ? "not known to this model"
+          : isTooOld
+            ? "too long ago to count"
+            : (item.columns.category ?? "");
+        return html(
+          "li",
+          { class: item.isUnknown || isTooOld ? "pale" : "" },
+          html("span", { class: "name" }, nameOf(item)),
+          html("span", { class: "kind" }, aside),
+          button("×", { class: "small", "aria-label": `Remove ${nameOf(item)}` }, () => remove(index)),
+        );
+      })
+      .reverse(),
+  );
+}
+
+export interface RecommendationEvents {
+  /** The pointer or the focus is on an item, or on none. */
+  point(item: RecommendedItem | null): void;
+  pin(item: RecommendedItem): void;
+  add(item: Item): void;
+}
+
+/** Ranks of the last answer, to tell what moved when only the beam width changed. */
+export type Ranks = Map<ItemId, number>;
+
+export function ranksOf(answer: Recommendation): Ranks {
+  return new Map(answer.items.map((item) => [item.item_id, item.rank]));
+}
+
+export function showRecommendations(answer: Recommendation, before: Ranks | null, events: RecommendationEvents): void {
+  const list = find("recommendations");
+  const scores = answer.items.map((item) => item.score ?? 0);
+  const best = Math.max(...scores);
+  const worst = Math.min(...scores);
+  const focused = document.activeElement?.closest<HTMLElement>("#recommendations [data-item]")?.dataset["item"];
+  list.replaceChildren(
+    ...answer.items.map((item) => {
+      const name = nameOf(item);
+      const way = button("", { class: "recommendation", "data-item": item.item_id, "aria-pressed": "false" }, () =>
+        events.pin(item),
+      );
+      const bar = html("span", { class: "bar", "aria-hidden": "true" });
+      bar.style.setProperty("--share", String(best > worst ? 0.2 + (0.8 * ((item.score ?? 0) - worst)) / (best - worst) : 1));
+      way.append(
+        html("span", { class: "rank", "aria-hidden": "true" }, String(item.rank)),
+        html("span", { class: "what" }, html("span", { class: "name" }, name), html("span", { class: "kind" }, item.columns.category ?? "")),
+        html("span", { class: "figure" }, moved(item, before), ...(item.score === null ? [] : [html("span", { class: "score", title: "score: higher is better" }, score(item.score)), bar])),
+      );
+      way.addEventListener("focus", () => events.point(item));
+      way.addEventListener("blur", () => events.point(null));
+      const row = html("li", {}, way, button("+", { class: "small", "aria-label": `I like ${name} too`, title: "I like this too" }, () => events.add(item)));
+      row.addEventListener("pointerenter", () => events.point(item));
+      row.addEventListener("pointerleave", () => events.point(null));
+      return row;
+    }),
+  );
+  if (focused !== undefined) list.querySelector<HTMLElement>(`[data-item="${CSS.escape(focused)}"]`)?.focus();
+}
+
+export function showPinned(pinned: ItemId | null): void {
+  for (const way of find("recommendations").querySelectorAll<HTMLElement>("[data-item]")) {
+    way.setAttribute("aria-pressed", String(way.dataset["item"] === pinned));
+  }
+}
+
+function moved(item: RecommendedItem, before: Ranks | null): HTMLElement {
+  const rank = before?.get(item.item_id);
+  if (!before || rank === item.rank) return html("span", { class: "moved" });
+  if (rank === undefined) return html("span", { class: "moved new" }, "new");
+  const climbed = rank - item.rank;
+  return html("span", { class: "moved" }, climbed > 0 ? `↑${climbed}` : `↓${-climbed}`);
+}

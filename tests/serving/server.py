@@ -65,7 +65,9 @@ class Server:
     def post(self, path: str, body: Any = None, **headers: str) -> Answer:
         return self.call("POST", path, body=json.dumps(body).encode(), headers=headers)
 
-    def call(self, method: str, path: str, *, body: bytes | None = None, headers: dict[str, str] | None = None) -> Answer:
+    def call(
+        self, method: str, path: str, *, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> Answer:
         connection = self.connect()
         try:
             return ask(connection, method, path, body=body, headers=headers)

@@ -77,11 +77,11 @@ def test_an_assignment_of_another_form_is_refused(assignment: str) -> None:
 
 def test_unknown_keys_and_sections_come_with_the_nearest_name() -> None:
     with pytest.raises(SettingsError) as error:
-        Config.load(assignments=["training.epoch=5", "trainning.epochs=5", "tree.zzz=1"])
+        Config.load(assignments=["training.epoch=5", "trainning.epochs=5", "retrieval.zzz=1"])
     assert set(fault_lines(error)) == {
         "training.epoch is unknown; did you mean training.epochs?",
         "trainning is unknown; did you mean training?",
-        "tree.zzz is unknown; known: branching, order",
+        "retrieval.zzz is unknown; known: beam_width, exclude_seen",
     }
 
 
@@ -111,7 +111,7 @@ def test_all_faults_and_contradictions_come_in_one_message() -> None:
 
 
 def test_a_slope_over_the_depth_belongs_to_uniform_negatives() -> None:
-    with pytest.raises(SettingsError, match=r"training\.depth_slope belongs to uniform negatives"):
+    with pytest.raises(SettingsError, match=r"training\.depth_slope .* uniform negatives"):
         Config.load(assignments=["training.method=dtr-t", "training.depth_slope=0.5"])
     assert Config.load(assignments=["training.method=dtr-t"]).training.method == "dtr-t"
 

@@ -1,0 +1,194 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.artefact import Artefact, load_artefact, save_artefact
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.split import split_none, split_users
+from beamtree.errors import ArtefactError, InterruptedTraining, SettingsError
+from beamtree.evaluation.protocol import Questions, by_beam, evaluate
+from beamtree.fitting import WorkDirectory, fit_model, initial_tree
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.retriever import Retriever
+from beamtree.rivals.popularity import Popularity
+from beamtree.training.events import Event, Resumed, StepDone, Validated
+from tests.small import assert_same_bytes, small_config, two_group_log
+
+GROUP = 25
+CATEGORIES = pl.DataFrame(
+    {
+        "item_id": [f"{group}{item}" for group in "ab" for item in range(GROUP)],
+        "category": ["A"] * GROUP + ["B"] * GROUP,
+    }
+)
+
+
+def two_groups(*, length: int = 16) -> InteractionLog:
+    return two_group_log(users_per_group=40, items_per_group=GROUP, length=length)
+
+
+def learning_config(**sections: dict[str, Any]) -> Config:
+    """Large enough and long enough to tell the groups apart without fail."""
+    sizes: dict[str, Any] = {"embedding_dim": 8, "windows": [2, 2, 1], "attention_hidden": 8, "layers": [16, 8, 8]}
+    pace: dict[str, Any] = {
+        "epochs": 4,
+        "batch_size": 32,
+        "negatives": 8,
+        "learning_rate": 0.02,
+        "validations": 2,
+        "seed": 2,
+    }
+    return small_config(**{"model": sizes, "training": pace} | sections)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return prepare_dataset(two_groups(), items=CATEGORIES, min_interactions=2)
+
+
+def fit(dataset: Dataset, config: Config, **options: Any) -> Artefact:
+    split = options.pop("split", None) or split_users(dataset.sequences, seed=config.training.seed)
+    everything: dict[str, Any] = {"work": None, "listen": lambda _: None, "should_stop": lambda: False} | options
+    return fit_model(dataset, split, config=config, **everything)
+
+
+@pytest.fixture(scope="module")
+def fitted(dataset: Dataset) -> Artefact:
+    return fit(dataset, learning_config())
+
+
+def share_in_group(artefact: Artefact) -> float:
+    """How many of the best five for histories of one group belong to it."""
+    histories = [[f"{group}{item}" for item in items] for group in "ab" for items in ([0, 1, 2], [17, 3], [5, 24])]
+    table = Retriever(artefact).recommend_histories(histories, k=5, exclude_seen=False)
+    groups = np.repeat(["a", "b"], 15)
+    return float((table["item_id"].str.slice(0, 1).to_numpy() == groups).mean())
+
+
+def test_recommendations_stay_in_the_group_that_was_seen(fitted: Artefact) -> None:
+    assert share_in_group(fitted) == 1.0
+
+
+def test_it_beats_popularity(dataset: Dataset, fitted: Artefact) -> None:
+    config = learning_config(retrieval={"exclude_seen": False})
+    split = split_users(dataset.sequences, seed=2)
+    engine = Engine(fitted.weights, fitted.tree, settings=config.model)
+    popularity = Popularity.fit(dataset.sequences, split.train, num_items=2 * GROUP)
+
+    def most_popular(questions: Questions, k: int) -> Any:
+        return popularity.recommend(k, num_users=len(questions.users))[0]
+
+    learned = evaluate(by_beam(engine, beam_width=8), dataset, split.test, config=config, cutoffs=(5,))
+    popular = evaluate(most_popular, dataset, split.test, config=config, cutoffs=(5,))
+    assert learned["f@5"] > 1.3 * popular["f@5"]
+
+
+def test_the_artefact_says_how_it_came_to_be(dataset: Dataset, fitted: Artefact) -> None:
+    split = split_users(dataset.sequences, seed=2)
+    assert fitted.data_fingerprint == dataset.fingerprint
+    assert fitted.item_table.equals(dataset.item_table)
+    assert fitted.config == learning_config()
+    assert fitted.training["split"] == split.description
+    spans = split.train.end - split.train.start
+    assert fitted.training["instances"] == (spans - 1).sum()
+    assert fitted.training["steps"] == 4 * ((spans - 1).sum() // 32)
+    (only_round,) = fitted.training["rounds"]
+    assert [entry["step"] for entry in only_round["validations"]] == [only_round["steps"] // 2, only_round["steps"]]
+    assert only_round["best_step"] in {entry["step"] for entry in only_round["validations"]}
+    assert fitted.popularity.sum() == spans.sum(), "only what was trained on is counted"
+
+
+def test_what_was_fitted_is_the_same_after_a_round_trip(fitted: Artefact, tmp_path: Path) -> None:
+    save_artefact(tmp_path, fitted)
+    question: dict[str, Any] = {"histories": [["a1", "a2"], ["b3"]], "k": 5}
+    before, after = Retriever(fitted), Retriever(load_artefact(tmp_path))
+    assert before.recommend_histories(**question).equals(after.recommend_histories(**question))
+
+
+@pytest.mark.parametrize("order", ["auto", "random", "category", "clustering"])
+def test_every_initial_order_learns(dataset: Dataset, order: str) -> None:
+    artefact = fit(dataset, learning_config(tree={"order": order}))
+    assert sorted(artefact.tree.item_at_leaf.tolist()) == list(range(2 * GROUP))
+    assert share_in_group(artefact) >= 0.75, "a guess would give a half"
+
+
+@pytest.mark.parametrize("order", ["auto", "category", "clustering"])
+def test_orders_that_know_something_put_each_group_below_one_child_of_the_root(dataset: Dataset, order: str) -> None:
+    train = split_none(dataset.sequences).train
+    tree = initial_tree(dataset, train, config=small_config(tree={"order": order}))
+    below = tree.item_ancestors(np.arange(2 * GROUP), 1)
+    assert len(set(below[:GROUP].tolist())) == len(set(below[GROUP:].tolist())) == 1
+    assert below[0] != below[GROUP]
+
+
+def test_the_first_tree_follows_seed_and_branching(dataset: Dataset) -> None:
+    train = split_none(dataset.sequences).train
+
+    def leaves(**changes: Any) -> list[int]:
+        tree = {"order": "random", "branching": changes.get("branching", 2)}
+        config = small_config(tree=tree, training={"seed": changes.get("seed", 0)})
+        order: list[int] = initial_tree(dataset, train, config=config).item_at_leaf.tolist()
+        return order
+
+    assert leaves() == leaves()
+    assert leaves(seed=1) != leaves()
+    wide = initial_tree(dataset, train, config=small_config(tree={"order": "random", "branching": 5}))
+    assert (wide.branching, wide.height) == (5, 3)
+
+
+def test_an_order_by_category_needs_categories() -> None:
+    bare = prepare_dataset(two_groups(), min_interactions=2)
+    config = small_config(tree={"order": "category"})
+    with pytest.raises(SettingsError, match=r"tree\.order = 'category' needs an item table with a column 'category'"):
+        fit(bare, config)
+
+
+@pytest.mark.parametrize("method", ["dtr-u", "dtr-t"])
+def test_the_same_seed_gives_the_same_bytes(dataset: Dataset, method: str) -> None:
+    config = small_config(training={"method": method})
+    first, again = fit(dataset, config), fit(dataset, config)
+    assert_same_bytes({**first.weights}, {**again.weights})
+    np.testing.assert_array_equal(first.tree.item_at_leaf, again.tree.item_at_leaf)
+    other = fit(dataset, small_config(training={"method": method, "seed": 1}))
+    assert (first.weights["mlp.0.weight"] != other.weights["mlp.0.weight"]).any()
+
+
+def test_with_nobody_held_out_it_trains_to_the_end(dataset: Dataset) -> None:
+    events: list[Event] = []
+    artefact = fit(dataset, small_config(), split=split_none(dataset.sequences), listen=events.append)
+    assert {type(event) for event in events} == {StepDone}
+    assert artefact.training["rounds"][0]["validations"] == []
+    assert artefact.training["steps"] == len(events) == 80 * 15 // 16
+
+
+def test_validation_asks_no_more_users_than_it_is_told_to(dataset: Dataset) -> None:
+    """With a single user asked, precision at 20 can only be a multiple of one twentieth."""
+    events: list[Event] = []
+    config = small_config(training={"validation_users": 1, "validations": 2})
+    fit(dataset, config, listen=events.append)
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert len(validated) == 2
+    for event in validated:
+        assert event.metrics["precision@20"] * 20 == pytest.approx(round(event.metrics["precision@20"] * 20))
+        assert event.metrics["distinct_lists@20"] == 1.0
+
+
+def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Path) -> None:
+    config = small_config()
+    whole = fit(dataset, config)
+    asked = iter(range(100))
+    with pytest.raises(InterruptedTraining):
+        fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=lambda: next(asked) == 9)
+    events: list[Event] = []
+    resumed = fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
+    assert events[0] == Resumed(10)
+    assert_same_bytes({**resumed.weights}, {**whole.weights})
+    assert resumed.training["rounds"][0]["validations"] == whole.training["rounds"][0]["validations"]
+    other = prepare_dataset(two_groups(length=15), items=CATEGORIES, min_interactions=2)
+    with pytest.raises(ArtefactError, match="another log"):
+        fit(other, config, work=WorkDirectory(tmp_path, resume=True))

@@ -1,0 +1,48 @@
+"""A real process that fits a small model, to be killed: python -m tests.training.fit_in_child WORK OUT STEPS
+
+Goes on from a checkpoint in WORK if there is one, saves the model to OUT, and waits for ever after STEPS steps of its
+own (0: never), so that whoever means to kill it is never too late.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from beamtree.artefact import save_artefact
+from beamtree.data.dataset import prepare_dataset
+from beamtree.data.split import split_users
+from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.training.events import Event, StepDone
+from tests.small import small_config, two_group_log
+
+
+def fit(work: Path, out: Path, *, steps: int) -> None:
+    config = small_config(
+        model={"dropout": 0.2},
+        tree={"order": "random"},
+        training={"checkpoint_minutes": 0, "validations": 2, "patience": 10, "rounds": 2},
+    )
+    dataset = prepare_dataset(two_group_log(), min_interactions=2)
+    taken = 0
+
+    def listen(event: Event) -> None:
+        nonlocal taken
+        taken += isinstance(event, StepDone)
+        if taken == steps:
+            sys.stdin.read()
+
+    artefact = fit_model(
+        dataset,
+        split_users(dataset.sequences, seed=0),
+        config=config,
+        work=WorkDirectory(work, resume=True),
+        listen=listen,
+        should_stop=lambda: False,
+    )
+    save_artefact(out, artefact)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    fit(Path(sys.argv[1]), Path(sys.argv[2]), steps=int(sys.argv[3]))

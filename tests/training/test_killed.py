@@ -1,0 +1,84 @@
+"""A process that is killed at any moment and started again ends with the bytes of one that never was."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from beamtree.artefact import load_artefact
+from beamtree.errors import ArtefactError
+from beamtree.storage import read_manifest
+from tests.small import assert_same_bytes
+from tests.training.fit_in_child import fit
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(work: Path, out: Path, *, steps: int = 0) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.training.fit_in_child", str(work), str(out), str(steps)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "BEAMTREE_THREADS": "1"}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE)
+
+
+def steps_on_disk(work: Path) -> int:
+    """Steps that the checkpoints of all rounds tell of, read while somebody may be writing them."""
+    total = 0
+    for manifest in work.glob("*/manifest.json"):
+        try:
+            total += read_manifest(manifest.parent).get("progress", {}).get("step", 0)
+        except ArtefactError:
+            continue
+    return total
+
+
+def kill_after(steps: int, *, work: Path, out: Path) -> int:
+    """Let a process take so many more steps than the checkpoint has and kill it; the steps then on disk."""
+    before = steps_on_disk(work)
+    child = start(work, out, steps=steps + 5)
+    try:
+        while steps_on_disk(work) < before + steps:
+            assert child.poll() is None, "the child ended by itself"
+            time.sleep(0.005)
+    finally:
+        child.kill()
+        child.communicate()
+    assert child.returncode == -signal.SIGKILL
+    return steps_on_disk(work)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def timeless(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in report.items() if name != "seconds"} for report in reports]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_killed_three_times_and_resumed_the_model_is_the_same(tmp_path: Path) -> None:
+    """Two rounds of 41 steps with a checkpoint after each: the first two kills fall into the first, the last beyond."""
+    work, out = tmp_path / "work", tmp_path / "found"
+    reached = [kill_after(steps, work=work, out=out) for steps in (1, 15, 40)]
+    assert 1 <= reached[0] < reached[1] < 41 < reached[2] < 82, reached
+    assert not out.exists()
+    last = start(work, out)
+    last.communicate()
+    assert last.returncode == 0
+    fit(tmp_path / "whole", tmp_path / "expected", steps=0)
+    expected, found = load_artefact(tmp_path / "expected"), load_artefact(out)
+    assert_same_bytes({**found.weights}, {**expected.weights})
+    np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)
+    assert timeless(found.training["rounds"]) == timeless(expected.training["rounds"])
+    assert not [path for path in work.glob("**/*") if path.name.endswith(".tmp")], "nothing half-written is left"

@@ -69,6 +69,18 @@ class TreeSettings(_Section):
     order: Literal["auto", "random", "category", "clustering"] = Field(
         "auto", description="first order of the leaves; auto: clustering of co-occurrence vectors"
     )
+    stride: int | None = Field(
+        None, ge=1, le=16, description="levels per stage of relearning; default: up to 128 candidates"
+    )
+    assignment: Literal["regret", "score"] = Field(
+        "regret", description="who is placed first when a node is full: who would lose most, or who scores highest"
+    )
+    moved_rows: Literal["travel", "stay"] = Field(
+        "travel", description="whether a leaf's vector goes with its item to its new leaf, or stays with the leaf"
+    )
+    instances_per_item: int | None = Field(
+        None, ge=1, description="relearning reads at most so many per item; default: all"
+    )
 
 
 class ModelSettings(_Section):
@@ -103,8 +115,14 @@ class ModelSettings(_Section):
 class TrainingSettings(_Section):
     """How the preference model is learned."""
 
-    method: Literal["dtr-u", "dtr-t"] = Field(
-        "dtr-u", description="negatives: uniform, or drawn down the tree by the model"
+    method: Literal["dtr-u", "dtr-t", "dtr-t-rl"] = Field(
+        "dtr-u", description="uniform negatives; negatives drawn down the tree; these with rectified labels"
+    )
+    rounds: int = Field(
+        1, ge=1, le=100, description="how often model and tree are learned in turn; 1 keeps the first tree"
+    )
+    rectification: Literal["subtree", "child"] = Field(
+        "subtree", description="a target counts where it wins its whole subtree, or where its child wins its siblings"
     )
     negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
     depth_slope: float = Field(
@@ -134,8 +152,8 @@ class TrainingSettings(_Section):
 
     def contradictions(self) -> list[str]:
         """Settings of one sampler together with the other."""
-        if self.method == "dtr-t" and self.depth_slope > 0.0:
-            return ["training.depth_slope belongs to uniform negatives, training.method = 'dtr-t' draws down the tree"]
+        if self.method != "dtr-u" and self.depth_slope > 0.0:
+            return [f"training.depth_slope is for uniform negatives, training.method = '{self.method}' draws its own"]
         return []
 
 

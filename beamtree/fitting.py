@@ -1,12 +1,14 @@
-"""From a log to a model: prepare, split, plant, learn, measure. The one place where the parts of training meet."""
+"""From a log to a model: split, plant, then learn the model and the tree in turn. Here the parts of training meet."""
 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from beamtree import native
@@ -15,18 +17,25 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import SettingsError
-from beamtree.evaluation.protocol import by_beam, evaluate
+from beamtree.evaluation.protocol import Questions, by_beam, evaluate
+from beamtree.model.estimator import Estimator
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.popularity import Popularity
+from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.checkpoint import RunIdentity, model_arrays
-from beamtree.training.events import Listener
+from beamtree.training.estimate import load_or_train_estimator
+from beamtree.training.events import Listener, TreeRelearned
 from beamtree.training.instances import TrainingInstances
+from beamtree.training.labelled import RectifiedInstances
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
-from beamtree.training.optimise import CheckpointPlan, optimise
+from beamtree.training.optimise import SELECTION_METRIC, CheckpointPlan, optimise
 from beamtree.training.randomness import numpy_generator, seed_for
+from beamtree.training.relearn import Relearned, relearn_tree
+from beamtree.training.rounds import Rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.tree_negatives import TreeNegatives
+from beamtree.tree.assign import by_regret, by_score
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
 from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
@@ -42,6 +51,20 @@ class WorkDirectory:
     resume: bool
 
 
+@dataclass
+class _Run:
+    """One fit under way: what it works on, and how it is watched and stopped."""
+
+    dataset: Dataset
+    split: Split
+    config: Config
+    work: WorkDirectory | None
+    listen: Listener
+    should_stop: Callable[[], bool]
+    instances: TrainingInstances
+    estimation_seconds: float = field(default=0.0)
+
+
 def fit_model(
     dataset: Dataset,
     split: Split,
@@ -51,44 +74,28 @@ def fit_model(
     listen: Listener,
     should_stop: Callable[[], bool],
 ) -> Artefact:
-    """Learn a preference model over an initial tree; the artefact holds the weights that validated best."""
+    """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best."""
     started = time.monotonic()
-    seed = config.training.seed
-    tree = initial_tree(dataset, split.train, config=config)
-    model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
-    learner = build_learner(model, tree, config=config)
     instances = TrainingInstances(
-        dataset.sequences,
-        split.train,
-        first_target=split.first_target,
-        history_length=config.model.history_length,
+        dataset.sequences, split.train, first_target=split.first_target, history_length=config.model.history_length
     )
-    plan = None
-    if work is not None:
-        identity = RunIdentity.of(config, data_fingerprint=dataset.fingerprint)
-        plan = CheckpointPlan(work.directory, identity=identity, resume=work.resume)
-    progress = optimise(
-        learner,
-        instances,
-        settings=config.training,
-        validate=_validation(dataset, split.validation, tree=tree, config=config),
-        plan=plan,
-        listen=listen,
-        should_stop=should_stop,
-    )
+    run = _Run(dataset, split, config, work, listen, should_stop, instances)
+    estimator = _estimator(run) if config.training.method == "dtr-t-rl" else None
+    rounds = _learn_in_rounds(run, estimator)
     return Artefact(
         config=config,
-        weights=model_arrays(model),
-        tree=tree,
+        weights=rounds.best_weights,
+        tree=rounds.best_tree,
         popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
         training={
             "split": split.description,
             "instances": len(instances),
-            "steps": progress.step,
-            "best_step": progress.best_step,
-            "validations": progress.validations,
+            "steps": sum(report["steps"] for report in rounds.reports),
+            "rounds": rounds.reports,
+            "best_round": rounds.best_round,
+            "estimation_seconds": round(run.estimation_seconds, 1),
             "seconds": round(time.monotonic() - started, 1),
         },
     )
@@ -115,7 +122,7 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
     """The fastest way of learning this model here: in the kernels on a CPU where they were compiled, else in torch."""
     settings = config.training
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
-    if native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch":
+    if _kernels_know(model, config):
         from beamtree.native.training import Negatives
         from beamtree.training.native_learner import NativeLearner
 
@@ -127,9 +134,133 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
             "install beamtree again; `beamtree doctor` shows what is active."
         )
     sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
-    if settings.method == "dtr-t":
+    if settings.method != "dtr-u":
         sampler = TreeNegatives(model, tree, count=settings.negatives)
     return TorchLearner(model, tree, negatives=sampler, settings=settings)
+
+
+def _learn_in_rounds(run: _Run, estimator: Estimator | None) -> Rounds:
+    """Alternate: learn the model over the tree, place the items anew with that model; the best round is kept."""
+    config, seed = run.config, run.config.training.seed
+    rounds_directory = None if run.work is None else run.work.directory / "rounds"
+    identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
+    rounds: Rounds | None = None
+    if run.work is not None and run.work.resume and rounds_directory is not None:
+        rounds = load_rounds(rounds_directory, identity=identity)
+    if rounds is None:
+        tree = initial_tree(run.dataset, run.split.train, config=config)
+        model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
+        rounds = Rounds.first(tree, model_arrays(model))
+    model = build_model(config.model, rounds.tree, seed=seed_for(seed, "weights"))
+    while rounds.round < config.training.rounds:
+        rounds.restore(model)
+        report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
+        rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
+        if rounds.round < config.training.rounds:
+            relearned = _relearn(run, model, rounds.tree)
+            rounds.replant(relearned.tree, travel=config.tree.moved_rows == "travel")
+            report |= {
+                "moved_share": relearned.moved_share,
+                "score_before": relearned.score_before,
+                "score_after": relearned.score_after,
+            }
+            run.listen(
+                TreeRelearned(rounds.round, relearned.moved_share, relearned.score_before, relearned.score_after)
+            )
+        if rounds_directory is not None:
+            save_rounds(rounds_directory, rounds, identity=identity)
+    return rounds
+
+
+def _learn_round(
+    run: _Run, model: PreferenceModel, rounds: Rounds, *, estimator: Estimator | None, identity: RunIdentity
+) -> dict[str, Any]:
+    """Learn the model over the tree of this round; a report of how it went."""
+    settings = run.config.training.model_copy(update={"seed": round_seed(run.config.training.seed, rounds.round)})
+    config = run.config.model_copy(update={"training": settings})
+    instances: TrainingInstances | RectifiedInstances = run.instances
+    if estimator is not None:
+        instances = RectifiedInstances(
+            run.instances, estimator=estimator, tree=rounds.tree, rectification=settings.rectification
+        )
+        run.estimation_seconds += instances.seconds
+    plan = None
+    if run.work is not None:
+        directory = run.work.directory / f"round-{rounds.round}"
+        plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
+    started = time.monotonic()
+    progress = optimise(
+        build_learner(model, rounds.tree, config=config),
+        instances,
+        settings=settings,
+        validate=_validation(run.dataset, run.split.validation, tree=rounds.tree, config=run.config),
+        plan=plan,
+        listen=run.listen,
+        should_stop=run.should_stop,
+    )
+    best = next((entry for entry in progress.validations if entry["step"] == progress.best_step), {})
+    return {
+        "round": rounds.round,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "validation": best,
+        "validations": progress.validations,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def _relearn(run: _Run, model: PreferenceModel, tree: ItemTree) -> Relearned:
+    settings = run.config.tree
+    if _kernels_know(model, run.config):
+        add_scores = native_candidate_scores(model, tree, settings=run.config.model)
+    else:
+        add_scores = torch_candidate_scores(model.eval(), tree)
+    return relearn_tree(
+        tree,
+        run.instances,
+        add_scores=add_scores,
+        stride=settings.stride,
+        instances_per_item=settings.instances_per_item,
+        priority=by_regret if settings.assignment == "regret" else by_score,
+    )
+
+
+def _estimator(run: _Run) -> Estimator:
+    dataset, config = run.dataset, run.config
+    started = time.monotonic()
+    users = _sample(run.split.validation, config=config)
+
+    def validate(estimator: Estimator) -> float:
+        metrics = evaluate(_by_estimator(estimator), dataset, users, config=config, cutoffs=(20,))
+        return metrics[SELECTION_METRIC]
+
+    estimator = load_or_train_estimator(
+        None if run.work is None else run.work.directory / "estimator",
+        dataset.sequences,
+        run.split,
+        num_items=len(dataset.items),
+        history_length=config.model.history_length,
+        settings=config.estimator,
+        seed=config.training.seed,
+        data_fingerprint=dataset.fingerprint,
+        validate=validate if len(users) else None,
+        listen=run.listen,
+    )
+    run.estimation_seconds += time.monotonic() - started
+    return estimator
+
+
+def _by_estimator(estimator: Estimator) -> Callable[[Questions, int], npt.NDArray[np.int32]]:
+    """Recommendations by an estimator's own scores."""
+
+    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
+        scores = estimator.scores(questions.histories(estimator.history_length))
+        if questions.excluded_items is not None:
+            items, offsets = questions.excluded_items
+            scores[np.repeat(np.arange(len(scores)), np.diff(offsets)), items] = -np.inf
+        return np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
+
+    return recommend
 
 
 def _validation(
@@ -137,9 +268,7 @@ def _validation(
 ) -> Callable[[PreferenceModel], Mapping[str, float]] | None:
     if len(users) == 0:
         return None
-    generator = numpy_generator(config.training.seed, "validation")
-    chosen = generator.permutation(len(users))[: config.training.validation_users]
-    sample = users.take(np.sort(chosen))
+    sample = _sample(users, config=config)
 
     def validate(model: PreferenceModel) -> Mapping[str, float]:
         engine = Engine(model_arrays(model), tree, settings=config.model)
@@ -147,6 +276,16 @@ def _validation(
         return evaluate(recommend, dataset, sample, config=config, cutoffs=(20,))
 
     return validate
+
+
+def _sample(users: HeldOut, *, config: Config) -> HeldOut:
+    generator = numpy_generator(config.training.seed, "validation")
+    return users.take(np.sort(generator.permutation(len(users))[: config.training.validation_users]))
+
+
+def _kernels_know(model: PreferenceModel, config: Config) -> bool:
+    """Whether the kernels can learn this model: batch statistics need a pass of their own and stay in torch."""
+    return native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch"
 
 
 def _categories(item_table: pl.DataFrame) -> pl.Series:

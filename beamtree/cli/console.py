@@ -45,7 +45,7 @@ _HEADINGS = {"precision": "P", "recall": "R", "f": "F", "ndcg": "NDCG"}
 @contextmanager
 def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     """A listener that draws a progress bar and prints each validation; with a path, also one JSON line per event."""
-    from beamtree.training.events import Resumed, StepDone, StoppedEarly, Validated
+    from beamtree.training.events import EstimatorValidated, Resumed, StepDone, StoppedEarly, TreeRelearned, Validated
 
     bar = Progress(
         TextColumn("learning"),
@@ -78,6 +78,16 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
             case Resumed():
                 bar.update(task, completed=event.step)
                 messages.print(f"Resumed after step {event.step:,}.")
+            case EstimatorValidated():
+                mark = "[green]best so far[/]" if event.is_best else ""
+                messages.print(
+                    f"estimator, epoch {event.epoch}: loss {event.loss:.3f}  validation F@20 {event.score:.4f}  {mark}"
+                )
+            case TreeRelearned():
+                messages.print(
+                    f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "
+                    f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
+                )
             case StoppedEarly():
                 messages.print(
                     f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."

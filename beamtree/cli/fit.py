@@ -111,7 +111,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) ->
         raise InputError(f"{out} is a file; --out takes a folder for the model.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
-    has_checkpoint = (work_dir / MANIFEST).is_file()
+    has_checkpoint = any(work_dir.glob(f"*/{MANIFEST}"))
     if resume and not has_checkpoint:
         raise InputError(f"There is nothing to resume: {work_dir} holds no checkpoint. Fit without --resume.")
     if has_checkpoint and restart:

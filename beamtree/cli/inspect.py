@@ -51,6 +51,6 @@ def _facts(artefact: Artefact) -> dict[str, str]:
         "network weights": f"{network:,}",
         "index size": f"{index_bytes / 2**20:.2f} MB, {index_bytes / tree.num_items:.0f} bytes per item",
         "split": str(training.get("split", "")),
-        "training": f"{training.get('instances', 0):,} instances, best after step {training.get('best_step', 0):,} of "
-        f"{training.get('steps', 0):,}, {training.get('seconds', 0)} s",
+        "training": f"{training.get('instances', 0):,} instances, {training.get('steps', 0):,} steps in "
+        f"{len(training.get('rounds', []))} rounds, {training.get('seconds', 0)} s",
     }

@@ -25,6 +25,8 @@ SCORES_AT_A_TIME = 2**24
 class Estimator(Protocol):
     """Anything that scores all items for histories; only the order of the scores within a row matters."""
 
+    history_length: int
+
     def scores(self, histories: Int32Array) -> Float32Array:
         """(histories, items) for histories (histories, positions) of dense items, oldest first, -1 in front."""
         ...
@@ -32,6 +34,8 @@ class Estimator(Protocol):
 
 class PopularityEstimator:
     """The smallest estimator: everybody does what most people do."""
+
+    history_length = 1
 
     def __init__(self, counts: npt.NDArray[np.int64]) -> None:
         """counts: (items,), training interactions of each item."""

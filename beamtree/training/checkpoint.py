@@ -15,6 +15,7 @@ from beamtree.model.preference import PreferenceModel
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.training.learner import Learner
 
+KIND = "beamtree checkpoint"
 FORMAT_VERSION = 1
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -61,7 +62,7 @@ def save_checkpoint(
     arrays |= {f"optimiser/{name}": array for name, array in learner.optimiser_arrays().items()}
     arrays |= {f"best/{name}": array for name, array in best.items()}
     manifest = {
-        "kind": "beamtree checkpoint",
+        "kind": KIND,
         "format_version": FORMAT_VERSION,
         "progress": asdict(progress),
         "settings": identity.settings,
@@ -78,7 +79,7 @@ def has_checkpoint(directory: Path) -> bool:
 def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdentity) -> tuple[Progress, Arrays]:
     """Put the learner where the checkpoint was taken; gives the progress and the best weights so far."""
     manifest = read_manifest(directory)
-    _check_identity(directory, manifest, identity)
+    check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
     arrays = map_arrays(bundle_file(directory, manifest, "state.safetensors"))
     load_model_arrays(learner.model, _below("model/", arrays))
     learner.restore_optimiser(_below("optimiser/", arrays))
@@ -99,11 +100,14 @@ def _below(prefix: str, arrays: Arrays) -> Arrays:
     return {name.removeprefix(prefix): np.array(array) for name, array in arrays.items() if name.startswith(prefix)}
 
 
-def _check_identity(directory: Path, manifest: Mapping[str, Any], identity: RunIdentity) -> None:
-    if manifest.get("kind") != "beamtree checkpoint" or manifest.get("format_version") != FORMAT_VERSION:
+def check_identity(
+    directory: Path, manifest: Mapping[str, Any], identity: RunIdentity, *, kind: str, format_version: int
+) -> None:
+    """ArtefactError unless the manifest is of this kind and version, and of a run with these settings on this data."""
+    if manifest.get("kind") != kind or manifest.get("format_version") != format_version:
         raise ArtefactError(
-            f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected a "
-            f"beamtree checkpoint, format {FORMAT_VERSION}. Start again without --resume."
+            f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected "
+            f"{kind!r}, format {format_version}. Start again without --resume."
         )
     if manifest["data_fingerprint"] != identity.data_fingerprint:
         raise ArtefactError(

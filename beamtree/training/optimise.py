@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import TrainingSettings
@@ -22,7 +23,7 @@ from beamtree.training.checkpoint import (
     save_checkpoint,
 )
 from beamtree.training.events import Listener, Resumed, StepDone, StoppedEarly, Validated
-from beamtree.training.instances import ShuffledOrder, TrainingInstances
+from beamtree.training.instances import Batch, ShuffledOrder
 from beamtree.training.learner import Learner
 from beamtree.training.schedule import learning_rates
 
@@ -32,6 +33,16 @@ SELECTION_METRIC = "f@20"
 """The metric by which the best weights are chosen."""
 
 SMOOTHING = 0.02
+
+
+class Instances(Protocol):
+    """Numbered training instances that can be cut into batches."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, instances: npt.NDArray[np.int64]) -> Batch:
+        """Histories and targets of the numbered instances."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class CheckpointPlan:
 
 def optimise(
     learner: Learner,
-    instances: TrainingInstances,
+    instances: Instances,
     *,
     settings: TrainingSettings,
     validate: Validate | None,

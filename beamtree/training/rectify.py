@@ -15,6 +15,7 @@ Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
+WinningLevels = npt.NDArray[np.signedinteger]
 Rectification = Literal["subtree", "child"]
 
 
@@ -31,11 +32,7 @@ def first_winning_level(leaf_scores: Float32Array, target_leaves: Int64Array, *,
     The nearest strictly better leaf on either side decides: the target wins from the first level on that separates it
     from both.
     """
-    rows = np.arange(len(target_leaves))
-    better = leaf_scores > leaf_scores[rows, target_leaves][:, None]
-    leaves = np.arange(tree.num_leaves)
-    left = np.where(better & (leaves < target_leaves[:, None]), leaves, -1).max(axis=1)
-    right = np.where(better & (leaves > target_leaves[:, None]), leaves, tree.num_leaves).min(axis=1)
+    left, right = _nearest_better(leaf_scores, target_leaves)
     winning_level = np.full(len(target_leaves), tree.height, dtype=np.int8)
     for level in range(tree.height - 1, 0, -1):
         own = tree.ancestors(target_leaves, level)
@@ -43,6 +40,20 @@ def first_winning_level(leaf_scores: Float32Array, target_leaves: Int64Array, *,
         wins &= (tree.ancestors(np.minimum(right, tree.num_leaves - 1), level) != own) | (right == tree.num_leaves)
         winning_level[wins] = level
     return winning_level
+
+
+def _nearest_better(leaf_scores: Float32Array, target_leaves: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The nearest strictly better leaf on the left of each target, or -1, and on its right, or the number of leaves."""
+    num_leaves = leaf_scores.shape[1]
+    left, right = np.full(len(target_leaves), -1), np.full(len(target_leaves), num_leaves)
+    better = leaf_scores > np.take_along_axis(leaf_scores, target_leaves[:, None], axis=1)
+    for row, leaf in enumerate(target_leaves):
+        before, after = better[row, :leaf][::-1], better[row, leaf + 1 :]
+        if before.any():
+            left[row] = leaf - 1 - before.argmax()
+        if after.any():
+            right[row] = leaf + 1 + after.argmax()
+    return left, right
 
 
 def winning_child_levels(leaf_scores: Float32Array, target_leaves: Int64Array, *, tree: ItemTree) -> Int32Array:
@@ -64,7 +75,7 @@ def winning_child_levels(leaf_scores: Float32Array, target_leaves: Int64Array, *
     return mask
 
 
-def level_weights(levels: Int8Array | Int32Array, *, rectification: Rectification, height: int) -> Float32Array:
+def level_weights(levels: WinningLevels, *, rectification: Rectification, height: int) -> Float32Array:
     """The label of each level for each instance, 1 or 0: (instances, height), from what the functions above gave."""
     every_level = np.arange(1, height + 1)
     if rectification == "subtree":

@@ -1,0 +1,119 @@
+"""Rounds of learning the model and the tree in turn: where the alternation stands, and how that is kept on disk."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.model.preference import PreferenceModel
+from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.training.checkpoint import RunIdentity, check_identity, load_model_arrays, model_arrays
+from beamtree.tree.item_tree import ItemTree
+
+KIND = "beamtree rounds"
+FORMAT_VERSION = 1
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass
+class Rounds:
+    """The tree and weights that the next round starts from, and the best round so far."""
+
+    round: int
+    tree: ItemTree
+    weights: Arrays
+    best_round: int
+    best_tree: ItemTree
+    best_weights: Arrays
+    best_score: float | None = None
+    reports: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def first(cls, tree: ItemTree, weights: Mapping[str, npt.NDArray[Any]]) -> "Rounds":
+        """Before anything is learned."""
+        start = {name: array.copy() for name, array in weights.items()}
+        return cls(0, tree, start, best_round=0, best_tree=tree, best_weights=start)
+
+    def restore(self, model: PreferenceModel) -> None:
+        """Put the weights that this round starts from into the model."""
+        load_model_arrays(model, self.weights)
+
+    def finish(self, model: PreferenceModel, report: dict[str, Any], *, score: float | None) -> None:
+        """Take over what a round learned. Without a score, the latest round counts as the best."""
+        self.weights = {name: array.copy() for name, array in model_arrays(model).items()}
+        self.reports.append(report)
+        if score is None or self.best_score is None or score > self.best_score:
+            self.best_round, self.best_tree, self.best_weights = self.round, self.tree, self.weights
+            self.best_score = score
+        self.round += 1
+
+    def replant(self, tree: ItemTree, *, travel: bool) -> None:
+        """Go on with a new tree of the same shape; with `travel`, each leaf's vector goes along with its item."""
+        if travel:
+            self.weights = {**self.weights, "node_table": moved_leaf_rows(self.weights["node_table"], self.tree, tree)}
+        self.tree = tree
+
+
+def moved_leaf_rows(node_table: npt.NDArray[Any], old: ItemTree, new: ItemTree) -> npt.NDArray[Any]:
+    """The node table with the row of each item's old leaf at its new leaf; vacated rows swap into vacant leaves."""
+    first = old.level_offsets[old.height]
+    moved = node_table.copy()
+    moved[first + new.leaf_of_item] = node_table[first + old.leaf_of_item]
+    return moved
+
+
+def round_seed(seed: int, round_number: int) -> int:
+    """A seed of its own for each round; the first keeps the run's."""
+    return (seed + round_number * 0x9E3779B1) % 2**32
+
+
+def save_rounds(directory: Path, rounds: Rounds, *, identity: RunIdentity) -> None:
+    """Keep the state between two rounds."""
+    arrays: Arrays = {
+        "item_at_leaf": rounds.tree.item_at_leaf,
+        "best_item_at_leaf": rounds.best_tree.item_at_leaf,
+    }
+    arrays |= {f"weights/{name}": array for name, array in rounds.weights.items()}
+    arrays |= {f"best/{name}": array for name, array in rounds.best_weights.items()}
+    manifest = {
+        "kind": KIND,
+        "format_version": FORMAT_VERSION,
+        "settings": identity.settings,
+        "data_fingerprint": identity.data_fingerprint,
+        "branching": rounds.tree.branching,
+        "round": rounds.round,
+        "best_round": rounds.best_round,
+        "best_score": rounds.best_score,
+        "reports": rounds.reports,
+    }
+    write_bundle(directory, manifest, files={"rounds.safetensors": write_arrays(arrays)})
+
+
+def load_rounds(directory: Path, *, identity: RunIdentity) -> Rounds | None:
+    """The state that `save_rounds` kept, or None where there is none yet."""
+    if not (directory / MANIFEST).is_file():
+        return None
+    manifest = read_manifest(directory)
+    check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
+    arrays = {
+        name: np.array(array)
+        for name, array in map_arrays(bundle_file(directory, manifest, "rounds.safetensors")).items()
+    }
+
+    def below(prefix: str) -> Arrays:
+        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+    return Rounds(
+        manifest["round"],
+        ItemTree(manifest["branching"], arrays["item_at_leaf"]),
+        below("weights/"),
+        best_round=manifest["best_round"],
+        best_tree=ItemTree(manifest["branching"], arrays["best_item_at_leaf"]),
+        best_weights=below("best/"),
+        best_score=manifest["best_score"],
+        reports=manifest["reports"],
+    )

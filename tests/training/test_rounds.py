@@ -1,0 +1,97 @@
+"""Alternating between model and tree: what moves, what is kept, and that a stopped run goes on to the same bytes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beamtree.artefact import Artefact
+from beamtree.config import Config
+from beamtree.data.dataset import prepare_dataset
+from beamtree.data.split import split_users
+from beamtree.errors import ArtefactError, InterruptedTraining
+from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
+from beamtree.training.rounds import moved_leaf_rows
+from beamtree.tree.build import plant
+from tests.small import assert_same_bytes, small_config, two_group_log
+
+
+def test_a_leaf_vector_travels_with_its_item() -> None:
+    """Three items on four leaves; row 0 is the root, rows 1 and 2 its children, rows 3 to 6 the leaves."""
+    old, new = plant([0, 1, 2], branching=2, num_leaves=4), plant([2, 0, 1], branching=2, num_leaves=4)
+    assert old.leaf_of_item.tolist() == [0, 1, 2]
+    table = np.arange(7, dtype=np.float32)[:, None] * 10
+    moved = moved_leaf_rows(table, old, new)[:, 0]
+    assert moved[:3].tolist() == [0.0, 10.0, 20.0]
+    assert {item: moved[3 + new.leaf_of_item[item]] for item in range(3)} == {0: 30.0, 1: 40.0, 2: 50.0}
+
+
+def config_of(**changes: Any) -> Config:
+    training = {"method": "dtr-t-rl", "rounds": 3, "epochs": 1, "validations": 2, "seed": 5, "learning_rate": 0.01}
+    estimator = {"width": 8, "layers": 1, "heads": 1, "epochs": 2, "batch_size": 16}
+    return small_config(training=training | changes.pop("training", {}), estimator=estimator, **changes)
+
+
+def fit(
+    config: Config, *, work: WorkDirectory | None = None, listen: Callable[[Event], object] | None = None
+) -> Artefact:
+    dataset = prepare_dataset(two_group_log(), min_interactions=2)
+    stop = False
+
+    def stopping(event: Event) -> None:
+        nonlocal stop
+        if listen is not None and listen(event):
+            stop = True
+
+    split = split_users(dataset.sequences, seed=2)
+    return fit_model(dataset, split, config=config, work=work, listen=stopping, should_stop=lambda: stop)
+
+
+def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> None:
+    events: list[Event] = []
+    artefact = fit(config_of(), listen=events.append)
+    rounds = artefact.training["rounds"]
+    assert [entry["round"] for entry in rounds] == [0, 1, 2]
+    assert [event.round for event in events if isinstance(event, TreeRelearned)] == [1, 2]
+    assert ["moved_share" in entry for entry in rounds] == [True, True, False]
+    assert sum(isinstance(event, EstimatorValidated) for event in events) == 2
+    scores = [entry["validation"]["f@20"] for entry in rounds]
+    assert scores[artefact.training["best_round"]] == max(scores)
+
+
+@pytest.mark.parametrize("moved_rows", ["travel", "stay"])
+def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(tmp_path: Path, moved_rows: str) -> None:
+    config = config_of(tree={"moved_rows": moved_rows})
+    whole = fit(config)
+    steps_per_round = whole.training["rounds"][0]["steps"]
+    work, steps_seen = tmp_path / "work", 0
+
+    def stop_every_round(event: Event) -> bool:
+        nonlocal steps_seen
+        steps_seen += isinstance(event, StepDone)
+        return isinstance(event, StepDone) and event.step == steps_per_round // 2 and event.step > 0
+
+    interruptions = 0
+    while True:
+        try:
+            resumed = fit(
+                config,
+                work=WorkDirectory(work, resume=interruptions > 0),
+                listen=stop_every_round if interruptions < 3 else None,
+            )
+            break
+        except InterruptedTraining:
+            interruptions += 1
+    assert interruptions == 3
+    assert_same_bytes(dict(resumed.weights), dict(whole.weights))
+    assert resumed.tree.item_at_leaf.tolist() == whole.tree.item_at_leaf.tolist()
+    assert steps_seen <= 3 * steps_per_round, "no step was taken twice"
+
+
+def test_rounds_of_other_settings_are_refused(tmp_path: Path) -> None:
+    fit(config_of(), work=WorkDirectory(tmp_path, resume=False))
+    with pytest.raises(ArtefactError, match=r"training\.rounds: 3 then, 4 now"):
+        fit(config_of(training={"rounds": 4}), work=WorkDirectory(tmp_path, resume=True))

@@ -42,5 +42,5 @@ def require_column(name: str, *, wanted_as: str, present: Iterable[str], file: s
     example = near[0] if near else "name_in_the_file"
     raise DataError(
         f"{file}: no column {name!r}; it has {', '.join(names) or 'none'}.{guess} "
-        f"Map the column, for example columns={{{wanted_as!r}: {example!r}}}."
+        f"Map the column: columns={{{wanted_as!r}: {example!r}}}, or --column {wanted_as}={example}."
     )

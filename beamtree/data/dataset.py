@@ -160,7 +160,7 @@ def _users_long_enough(frame: pl.DataFrame, *, min_interactions: int) -> Vocabul
     if len(users) == 0:
         raise DataError(
             f"No user has {min_interactions} interactions or more: the longest history of {counts.height:,} users has "
-            f"{counts['len'].max()!r}. Lower min_interactions, or give a longer log."
+            f"{counts['len'].max()!r}. Lower min_interactions (--set data.min_interactions=N), or give a longer log."
         )
     return Vocabulary(users)
 

@@ -1,6 +1,7 @@
 """beamtree recommend: for one history at once, or for all users of a log into a file."""
 
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,14 @@ from beamtree.errors import InputError
 from beamtree.retrieval.retriever import Fallback, Retriever, Wishes
 from beamtree.storage import replace_file
 
-WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".ndjson": "write_ndjson", ".jsonl": "write_ndjson"}
+Sink = Callable[[pl.LazyFrame, Path], object]
+
+SINKS: dict[str, Sink] = {
+    ".parquet": lambda table, path: table.sink_parquet(path),
+    ".csv": lambda table, path: table.sink_csv(path),
+    ".ndjson": lambda table, path: table.sink_ndjson(path),
+    ".jsonl": lambda table, path: table.sink_ndjson(path),
+}
 
 
 def recommend(
@@ -65,11 +73,17 @@ def _write(batches: Iterator[pl.DataFrame], *, retriever: Retriever, out: Path |
         for batch in batches:
             _show(batch, item_table=retriever.artefact.item_table)
         return
-    if out.suffix not in WRITERS:
-        raise InputError(f"--out takes a file ending in {', '.join(WRITERS)}; got {out.name!r}.")
-    table = pl.concat(list(track(batches, description="recommending", console=messages, transient=True)))
-    replace_file(out, lambda path: getattr(table, WRITERS[out.suffix])(path))
-    messages.print(f"Wrote {len(table):,} rows to {out}.")
+    if out.suffix not in SINKS:
+        raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
+    if not out.parent.is_dir():
+        raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
+    rows = 0
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as parts:
+        for number, batch in enumerate(track(batches, description="recommending", console=messages, transient=True)):
+            batch.write_parquet(Path(parts) / f"{number:09d}.parquet")
+            rows += len(batch)
+        replace_file(out, lambda path: SINKS[out.suffix](pl.scan_parquet(f"{parts}/*.parquet"), path))
+    messages.print(f"Wrote {rows:,} rows to {out}.")
 
 
 def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:

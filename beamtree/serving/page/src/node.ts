@@ -2,8 +2,12 @@
 
 import { type Item, type ItemId, type NodeAnswer, type NodeName, type NodeSummary, type Server, Failure, nameOf } from "./api";
 import { button, find, html } from "./dom";
-import type { Fate } from "./tree";
+import type { Fate } from "./walk";
 import { count, percent, plural, score } from "./words";
+
+/** Of more than MANY items below, the FEW most popular are shown. */
+const MANY = 8;
+const FEW = 5;
 
 export interface NodeEvents {
   add(item: Item): void;
@@ -31,6 +35,7 @@ export class NodePanel {
     });
   }
 
+  /** Show a node, on the side where it is not itself, so that both can be seen. */
   async open(place: NodeName, isRightOfCentre?: boolean): Promise<void> {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
@@ -75,13 +80,15 @@ export class NodePanel {
   private show(answer: NodeAnswer): void {
     const parent = answer.path.at(-2);
     const title = answer.level === 0 ? "The whole tree" : answer.is_leaf ? "One item" : `A branch on level ${answer.level}`;
+    const shown = answer.items > MANY ? answer.sample.slice(0, FEW) : answer.sample;
+    const heading = shown.length < answer.items ? `Most popular of ${plural(answer.items, "item")} below` : `${plural(answer.items, "item")} below`;
     this.fill(
       html("h3", { tabindex: "-1" }, title),
+      ...(parent ? [button("↑ level up", { class: "up", "aria-label": "One level up" }, () => void this.open(parent))] : []),
       html("p", { class: "fate" }, this.fateText(answer)),
-      ...(parent ? [button("↑ one level up", { class: "up" }, () => void this.open(parent))] : []),
       ...(answer.values.length && !answer.is_leaf ? [shares(answer)] : []),
-      html("h4", {}, answer.is_leaf ? "The item" : answer.items > answer.sample.length ? `Most popular of ${plural(answer.items, "item")} below` : `${plural(answer.items, "item")} below`),
-      html("ul", { class: "sample" }, ...answer.sample.map((item) => this.row(item))),
+      html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "No item stands here") : heading),
+      html("ul", { class: "sample" }, ...shown.map((item) => this.row(item))),
       ...(answer.children.length
         ? [
             html("h4", {}, "It divides into"),
@@ -138,7 +145,7 @@ function shares(answer: NodeAnswer): HTMLElement {
   return html(
     "ul",
     { class: "shares", "aria-label": "Most frequent categories below" },
-    ...answer.values.slice(0, 4).map((value) => {
+    ...answer.values.slice(0, 3).map((value) => {
       const bar = html("span", { class: "share-bar", "aria-hidden": "true" });
       bar.style.setProperty("--share", String(value.count / answer.items));
       return html("li", {}, html("span", { class: "name" }, String(value.value)), bar, html("span", { class: "kind" }, percent(value.count, answer.items)));

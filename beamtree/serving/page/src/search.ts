@@ -93,17 +93,17 @@ export class Search {
     );
     this.list.hidden = false;
     this.input.setAttribute("aria-expanded", "true");
-    this.activate(text !== "" && items.length ? 0 : -1);
+    const fresh = items.findIndex((item) => !this.isChosen(item));
+    this.activate(text !== "" && items.length ? Math.max(0, fresh) : -1);
   }
 
   private option(item: Item, index: number, text: string): HTMLElement {
-    const option = html(
+    return html(
       "li",
       { role: "option", id: `suggestion-${index}`, "data-index": index, "aria-selected": "false" },
       html("span", { class: "name" }, ...marked(nameOf(item), text)),
       html("span", { class: "kind" }, this.isChosen(item) ? "already there" : (item.columns.category ?? "")),
     );
-    return option;
   }
 
   private activate(index: number): void {

@@ -1,47 +1,45 @@
 // The drawing: levels from top to bottom, what the beam kept and dropped, and the way to each recommended item.
 
-import { type Beam, type NodeName, type RecommendedItem, type Recommendation, type TreeFacts, nameOf } from "./api";
+import { type NodeName, type Recommendation, type RecommendedItem, type TreeFacts, nameOf } from "./api";
 import { find, svg } from "./dom";
-import { type Axis, childrenOf, leafRange, makeAxis, parentOf, wayTo } from "./geometry";
-import { count, score } from "./words";
+import { leafRange, makeAxis, parentOf, wayTo } from "./geometry";
+import { type Fate, type Row, Walk, key } from "./walk";
+import { count } from "./words";
 
-/** Of the nodes of a level, so many are drawn one by one and can be opened; the rest is drawn as thin strokes. */
-const OPENABLE = 36;
-const LINKED = 160;
+/** A level with more nodes than this is drawn as thin strokes, but for those on the way to recommended items. */
+const CROWDED = 72;
+const MOST_LINKS = 400;
+const ROOM_PER_RECOMMENDED = 20.5;
+const REACH = 16;
 
-const key = ({ level, node }: NodeName): string => `${level}/${node}`;
-
-interface Drawn extends NodeName {
+interface Point {
   x: number;
   y: number;
-  label: string;
 }
 
-/** How a node fared: kept by the beam, looked at and dropped, or never looked at. */
-export interface Fate {
-  kind: "whole" | "kept" | "dropped" | "unseen";
-  rank: number | null;
-  score: number | null;
-  scored: number;
+interface Drawn extends NodeName, Point {
+  /** Strokes can be pointed at, but take no keyboard focus. */
+  isStroke: boolean;
+}
+
+export interface TreeEvents {
+  open(place: NodeName, at: { isRightOfCentre: boolean; y: number }): void;
+  /** Words on what is being pointed at; empty for nothing. */
+  describe(text: string): void;
 }
 
 export class Tree {
   private readonly frame = find("tree-frame");
   private readonly drawing = find<SVGSVGElement>("tree");
-  private axis: Axis = (leaf) => leaf;
-  private answer: Recommendation | null = null;
+  private walk: Walk | null = null;
   private drawn = new Map<string, Drawn>();
-  private fates = new Map<string, Fate>();
   private current = "0/0";
   private opened: NodeName | null = null;
   private pointed: RecommendedItem | null = null;
   private width = 0;
+  private place: (place: NodeName) => Point = () => ({ x: 0, y: 0 });
 
-  constructor(
-    private facts: TreeFacts,
-    private readonly open: (place: NodeName) => void,
-    private readonly describe: (text: string) => void,
-  ) {
+  constructor(private readonly events: TreeEvents) {
     new ResizeObserver(() => {
       if (this.frame.clientWidth !== this.width) this.draw(false);
     }).observe(this.frame);
@@ -51,21 +49,14 @@ export class Tree {
     });
     this.drawing.addEventListener("pointermove", (event) => this.hover(this.nearest(event)));
     this.drawing.addEventListener("pointerleave", () => this.hover(null));
-    this.drawing.addEventListener("focusin", (event) => {
-      const place = this.placeOf(event.target);
-      if (place) {
-        this.visit(place, false);
-        this.hover(place);
-      }
-    });
+    this.drawing.addEventListener("focusin", (event) => this.hover(this.placeOf(event.target)));
     this.drawing.addEventListener("focusout", () => this.hover(null));
     this.drawing.addEventListener("keydown", (event) => this.press(event));
   }
 
-  show(facts: TreeFacts, answer: Recommendation, isNewWalk: boolean): void {
-    this.facts = facts;
-    this.answer = answer;
-    find("tree-empty").hidden = Boolean(answer.beam);
+  show(tree: TreeFacts, answer: Recommendation, isNewWalk: boolean): void {
+    this.walk = new Walk(tree, answer);
+    find("tree-empty").hidden = this.walk.beam !== null || answer.items.length === 0;
     this.draw(isNewWalk);
   }
 
@@ -86,66 +77,42 @@ export class Tree {
   }
 
   fateOf(place: NodeName): Fate {
-    const known = this.fates.get(key(place));
-    if (known) return known;
-    const beam = this.answer?.beam;
-    const unseen: Fate = { kind: "unseen", rank: null, score: null, scored: 0 };
-    if (!beam) return unseen;
-    const level = beam.levels.find((searched) => searched.level === place.level);
-    const first = beam.levels[0]?.level ?? 0;
-    if (!level) return place.level < first && !beam.exact ? { ...unseen, kind: "whole" } : unseen;
-    const parent = parentOf(this.facts, place);
-    const wasReached = level.level === first || this.fates.get(key(parent))?.kind === "kept";
-    return wasReached ? { ...unseen, kind: "dropped", scored: level.scored } : unseen;
+    return this.walk!.fateOf(place);
   }
 
   private draw(isNewWalk: boolean): void {
     this.width = this.frame.clientWidth;
-    if (!this.answer || this.width === 0) return;
-    const { facts } = this;
-    const beam = this.answer.beam ?? null;
+    const { walk } = this;
+    if (!walk || this.width === 0) return;
+    const { tree, answer, beam } = walk;
+    const rows = tree.level_sizes.map((_, level) => walk.row(level));
     const isNarrow = this.width < 480;
-    const left = isNarrow ? 22 : 66;
-    const right = isNarrow ? 54 : 92;
-    const gap = Math.max(22, Math.min(38, 400 / facts.height));
-    const top = 26;
+    const longest = Math.max(...rows.map((row) => (isNarrow ? row.shortFigure : row.figure).length));
+    const left = isNarrow ? 26 : 62;
+    const right = Math.max(20, 10 + longest * 6.6);
     const room = this.width - left - right;
-    const leaves = this.answer.items.flatMap((item) => item.path?.at(-1)?.node ?? []);
-    this.axis = makeAxis(facts, leaves, beam?.levels ?? [], leaves.length ? Math.min(0.72, Math.max(0.4, (leaves.length * 22) / room)) : 0);
-    const xOf = (place: NodeName): number => {
-      const [first, end] = leafRange(facts, place);
-      return left + (room * (this.axis(first) + this.axis(end))) / 2;
+    const gap = Math.round(Math.max(22, Math.min(38, 400 / tree.height)));
+    const leaves = answer.items.flatMap((item) => item.path?.at(-1)?.node ?? []);
+    const wanted = Math.min(0.72, Math.max(0.4, (leaves.length * ROOM_PER_RECOMMENDED) / room));
+    const axis = makeAxis(tree, leaves, beam?.levels ?? [], leaves.length ? wanted : 0);
+    this.place = (place) => {
+      const [first, end] = leafRange(tree, place);
+      return { x: left + (room * (axis(first) + axis(end))) / 2, y: 24 + gap * place.level };
     };
-    const yOf = (level: number): number => top + gap * level;
-    this.place = (place) => ({ x: xOf(place), y: yOf(place.level) });
 
-    this.noteFates(beam);
     this.drawn.clear();
-    const rows: SVGElement[] = [];
-    const onTheWay = new Map<string, NodeName>();
-    for (const item of this.answer.items) for (const step of item.path ?? []) onTheWay.set(key(step), step);
-    for (let level = 0; level <= facts.height; level++) {
-      const row = this.drawLevel(level, beam, onTheWay, isNarrow, left, right);
-      row.style.setProperty("--level", String(level));
-      rows.push(row);
-    }
-    const marks = svg("g", { class: "marks" });
-    this.answer.items.forEach((item) => {
-      const leaf = item.path?.at(-1);
-      if (leaf) marks.append(this.drawRecommended(item, leaf));
-    });
-    marks.style.setProperty("--level", String(facts.height));
-    const height = yOf(facts.height) + 24;
+    const links = rows.map((row) => this.drawLinks(row, left, this.width - right));
+    const nodes = rows.map((row) => this.drawNodes(row, room, isNarrow));
+    const hadFocus = this.drawing.contains(document.activeElement);
+    const height = 24 + gap * tree.height + 20;
     this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     this.drawing.setAttribute("width", String(this.width));
     this.drawing.setAttribute("height", String(height));
-    const hadFocus = this.drawing.contains(document.activeElement);
     this.drawing.replaceChildren(
-      ...rows,
-      marks,
-      svg("g", { class: "ring" }),
-      svg("g", { class: "hover" }),
-      svg("g", { class: "highlight" }),
+      ...links,
+      ...nodes,
+      this.drawRecommended(),
+      ...["ring", "hover", "highlight"].map((name) => svg("g", { class: name })),
     );
     this.drawing.classList.toggle("without-beam", !beam);
     this.drawing.classList.remove("walking");
@@ -153,211 +120,161 @@ export class Tree {
       void this.drawing.getBoundingClientRect();
       this.drawing.classList.add("walking");
     }
-    if (!this.drawn.has(this.current)) this.current = "0/0";
+    if (this.drawn.get(this.current)?.isStroke !== false) this.current = "0/0";
     this.drawing.querySelector(`[data-node="${this.current}"]`)?.setAttribute("tabindex", "0");
     if (hadFocus) this.focus();
     this.drawRing();
     this.drawHighlight();
   }
 
-  private place: (place: NodeName) => { x: number; y: number } = () => ({ x: 0, y: 0 });
-
-  private noteFates(beam: Beam | null): void {
-    this.fates.clear();
-    for (const level of beam?.levels ?? []) {
-      level.nodes.forEach((node, index) => {
-        this.fates.set(key({ level: level.level, node }), {
-          kind: "kept",
-          rank: index + 1,
-          score: level.scores[index] ?? null,
-          scored: level.scored,
-        });
-      });
-    }
-  }
-
-  private drawLevel(level: number, beam: Beam | null, onTheWay: Map<string, NodeName>, isNarrow: boolean, left: number, right: number): SVGGElement {
-    const { facts } = this;
-    const size = facts.level_sizes[level]!;
-    const searched = beam?.levels.find((known) => known.level === level);
-    const isLeafLevel = level === facts.height;
-    const isAbove = !searched && !isLeafLevel && (!beam || !beam.exact);
-    const kept: NodeName[] = searched
-      ? searched.nodes.map((node) => ({ level, node }))
-      : isAbove && size <= 64
-        ? Array.from({ length: size }, (_, node) => ({ level, node }))
-        : [];
-    const ways = [...onTheWay.values()].filter((step) => step.level === level);
-    if (level === 0) ways.push({ level: 0, node: 0 });
-    const keptKeys = new Set(kept.map(key));
-    const dropped =
-      searched && !isLeafLevel
-        ? this.reachedOn(level, beam!).filter((place) => !keptKeys.has(key(place)))
-        : [];
-
-    const group = svg("g", { class: "level" });
-    const y = this.place({ level, node: 0 }).y;
-    group.append(svg("line", { class: "track", x1: left, x2: this.width - right, y1: y, y2: y }));
-    const link = (place: NodeName): string => {
-      const from = this.place(parentOf(facts, place));
-      const to = this.place(place);
-      const middle = (from.y + to.y) / 2;
-      return `M${from.x.toFixed(1)} ${from.y}C${from.x.toFixed(1)} ${middle} ${to.x.toFixed(1)} ${middle} ${to.x.toFixed(1)} ${to.y}`;
+  private drawLinks({ level, kept, dropped, ways }: Row, start: number, end: number): SVGGElement {
+    const { y } = this.place({ level, node: 0 });
+    const group = inLevel(level, svg("line", { class: "track", x1: start, x2: end, y1: y, y2: y }));
+    if (level === 0) return group;
+    const link = (place: NodeName): string => curve([this.place(parentOf(this.walk!.tree, place)), this.place(place)]);
+    const draw = (places: NodeName[], kind: string): void => {
+      const isCrowded = places.length > CROWDED ? " crowded" : "";
+      group.append(svg("path", { class: `link ${kind}${isCrowded}`, d: places.slice(0, MOST_LINKS).map(link).join("") }));
     };
-    if (level > 0) {
-      group.append(
-        svg("path", { class: "link dropped", d: dropped.slice(0, LINKED).map(link).join("") }),
-        svg("path", { class: "link kept", d: kept.slice(0, LINKED).map(link).join("") }),
-        svg("path", { class: "link way", d: ways.map(link).join("") }),
-      );
-    }
-    const spacing = (this.width - left - right) / Math.max(1, kept.length + dropped.length);
-    const radius = Math.max(1.5, Math.min(5, spacing * 0.4));
-    const asStrokes = (places: NodeName[], kind: string): SVGPathElement =>
-      svg("path", {
-        class: `strokes ${kind}`,
-        d: places.map((place) => `M${this.place(place).x.toFixed(1)} ${y - 3}v6`).join(""),
-      });
-    const openable = new Map([...ways, ...kept].slice(0, ways.length + OPENABLE).map((place) => [key(place), place]));
-    group.append(
-      asStrokes(dropped.slice(OPENABLE), "dropped"),
-      asStrokes(kept.filter((place) => !openable.has(key(place))), "kept"),
-    );
-    for (const place of dropped.slice(0, OPENABLE)) group.append(this.drawNode(place, "dropped", Math.min(radius, 3)));
-    for (const [name, place] of openable) {
-      const isWay = onTheWay.has(name) || level === 0;
-      group.append(this.drawNode(place, isWay ? "way" : "kept", isWay ? Math.max(radius, 4.5) : radius));
-    }
-    const name = level === 0 ? (isNarrow ? "" : "all items") : isLeafLevel && !isNarrow ? "items" : isNarrow ? String(level) : `level ${level}`;
-    group.append(svg("text", { class: "level-name", x: 0, y: y + 4 }, name));
-    const figure = searched
-      ? isLeafLevel
-        ? `${isNarrow ? "" : "best "}${count(searched.kept)} of ${count(searched.scored)}`
-        : `${isNarrow ? "" : "kept "}${count(searched.kept)} of ${count(searched.scored)}`
-      : isAbove && beam && level > 0
-        ? isNarrow ? `all ${count(size)}` : `kept all ${count(size)}`
-        : isNarrow ? "" : level > 0 && !beam ? count(size) : "";
-    group.append(svg("text", { class: "level-figure", x: this.width, y: y + 4, "text-anchor": "end" }, figure));
+    draw(dropped, "dropped");
+    draw(kept, "kept");
+    draw(ways, "way");
     return group;
   }
 
-  /** All nodes of a searched level that the beam looked at: the children of what it kept above. */
-  private reachedOn(level: number, beam: Beam): NodeName[] {
-    const above = beam.levels.find((known) => known.level === level - 1);
-    if (above) return above.nodes.flatMap((node) => childrenOf(this.facts, { level: level - 1, node }));
-    const size = this.facts.level_sizes[level]!;
-    return size <= 4096 ? Array.from({ length: size }, (_, node) => ({ level, node })) : [];
-  }
-
-  private drawNode(place: NodeName, kind: "way" | "kept" | "dropped", radius: number): SVGGElement {
-    const { x, y } = this.place(place);
-    const label = this.labelOf(place);
-    this.drawn.set(key(place), { ...place, x, y, label });
-    return svg(
-      "g",
-      { class: `node-mark ${kind}`, "data-node": key(place), role: "button", tabindex: -1, "aria-label": label },
-      svg("circle", { cx: x.toFixed(1), cy: y, r: radius.toFixed(1) }),
+  private drawNodes(row: Row, room: number, isNarrow: boolean): SVGGElement {
+    const { level, kept, dropped, ways } = row;
+    const { tree } = this.walk!;
+    const { y } = this.place({ level, node: 0 });
+    const group = inLevel(level);
+    const wayKeys = new Set(ways.map(key));
+    const others = kept.filter((place) => !wayKeys.has(key(place)));
+    const isLeafLevel = level === tree.height;
+    if (kept.length + dropped.length > CROWDED) {
+      group.append(this.strokes(dropped, "dropped"), this.strokes(others, "kept"));
+    } else {
+      const radius = Math.max(1.8, Math.min(5, (0.36 * room) / (kept.length + dropped.length)));
+      for (const place of dropped) group.append(this.node(place, "dropped", Math.min(radius, 3)));
+      for (const place of others) group.append(this.node(place, "kept", radius));
+    }
+    if (!isLeafLevel) for (const place of ways) group.append(this.node(place, "way", 5));
+    const name = level === 0 ? "all items" : isLeafLevel ? "items" : `level ${level}`;
+    const shortName = level === 0 ? "" : String(level);
+    group.append(
+      svg("text", { class: "level-name", x: 0, y: y + 4 }, isNarrow ? shortName : name),
+      svg("text", { x: this.width, y: y + 4, "text-anchor": "end" }, isNarrow ? row.shortFigure : row.figure),
     );
+    return group;
   }
 
-  private drawRecommended(item: RecommendedItem, leaf: NodeName): SVGGElement {
-    const { x, y } = this.place(leaf);
-    const leaves = [...this.drawn.values()].filter((other) => other.level === leaf.level && other.node !== leaf.node);
-    const nearest = Math.min(...leaves.map((other) => Math.abs(other.x - x)), 40);
-    const radius = Math.max(5, Math.min(9.5, nearest * 0.48));
-    this.drawn.set(key(leaf), { ...leaf, x, y, label: `${item.rank}. ${nameOf(item)}` });
-    this.drawing.querySelector(`[data-node="${key(leaf)}"]`)?.remove();
+  private node(place: NodeName, kind: "way" | "kept" | "dropped", radius: number): SVGGElement {
+    const { x, y } = this.note(place, false);
     return svg(
       "g",
       {
-        class: "recommended",
-        "data-recommended": item.item_id,
-        "data-node": key(leaf),
+        class: `node-mark ${kind}`,
+        "data-node": key(place),
         role: "button",
         tabindex: -1,
-        "aria-label": `Recommended, rank ${item.rank}: ${nameOf(item)}`,
+        "aria-label": this.walk!.labelOf(place),
       },
-      svg("circle", { cx: x.toFixed(1), cy: y, r: radius.toFixed(1) }),
-      svg("text", { x: x.toFixed(1), y: y + radius * 0.37, "text-anchor": "middle", "font-size": (radius * 1.08).toFixed(1) }, String(item.rank)),
+      svg("circle", { cx: x, cy: y, r: radius.toFixed(1) }),
     );
   }
 
-  private labelOf(place: NodeName): string {
-    if (place.level === 0) return "The top of the tree: all items are below";
-    const fate = this.fateOf(place);
-    const where = `Level ${place.level}, branch ${count(place.node + 1)} of ${count(this.facts.level_sizes[place.level]!)}`;
-    switch (fate.kind) {
-      case "kept":
-        return `${where}: kept, place ${fate.rank} of ${count(fate.scored)} looked at, score ${score(fate.score ?? 0)}`;
-      case "dropped":
-        return `${where}: looked at and dropped`;
-      case "whole":
-        return `${where}: kept, as all are on this level`;
-      default:
-        return where;
+  private strokes(places: NodeName[], kind: string): SVGPathElement {
+    const points = places.map((place) => this.note(place, true));
+    return svg("path", { class: `strokes ${kind}`, d: points.map(({ x, y }) => `M${x} ${y - 4}v8`).join("") });
+  }
+
+  private note(place: NodeName, isStroke: boolean): Point {
+    const point = rounded(this.place(place));
+    this.drawn.set(key(place), { level: place.level, node: place.node, ...point, isStroke });
+    return point;
+  }
+
+  private drawRecommended(): SVGGElement {
+    const { tree, answer } = this.walk!;
+    const found = answer.items.flatMap((item) => {
+      const leaf = item.path?.at(-1);
+      return leaf ? [{ item, leaf, ...this.note(leaf, false) }] : [];
+    });
+    const places = found.map(({ x }) => x).sort((one, other) => one - other);
+    const closestPair = Math.min(40, ...places.slice(1).map((x, index) => x - places[index]!));
+    const radius = Math.max(5, Math.min(9.5, closestPair * 0.48));
+    const group = inLevel(tree.height);
+    group.style.setProperty("--size", `${(radius * 1.16).toFixed(1)}px`);
+    for (const { item, leaf, x, y } of found) {
+      const label = `Recommended, rank ${item.rank}: ${nameOf(item)}`;
+      const mark = { class: "recommended", "data-node": key(leaf), role: "button", tabindex: -1, "aria-label": label };
+      const rank = svg("text", { x, y: y + radius * 0.4, "text-anchor": "middle" }, String(item.rank));
+      group.append(svg("g", mark, svg("circle", { cx: x, cy: y, r: radius.toFixed(1) }), rank));
     }
+    return group;
   }
 
   private drawHighlight(): void {
     const layer = this.drawing.querySelector(".highlight");
     if (!layer) return;
-    const path = this.pointed?.path ?? null;
+    const item = this.pointed;
+    const path = item?.path;
     this.drawing.classList.toggle("has-highlight", Boolean(path));
-    if (!this.pointed || !path) {
-      layer.replaceChildren();
-      this.describe("");
-      return;
-    }
-    const points = [{ level: 0, node: 0 }, ...path].map((step) => this.place(step));
-    const line = points
-      .map(({ x, y }, index) => {
-        if (index === 0) return `M${x.toFixed(1)} ${y}`;
-        const from = points[index - 1]!;
-        const middle = (from.y + y) / 2;
-        return `C${from.x.toFixed(1)} ${middle} ${x.toFixed(1)} ${middle} ${x.toFixed(1)} ${y}`;
-      })
-      .join("");
+    layer.replaceChildren();
+    this.describe("");
+    if (!item || !path) return;
+    const points = [{ level: 0, node: 0 }, ...path].map((step) => rounded(this.place(step)));
     const leaf = points.at(-1)!;
-    layer.replaceChildren(
-      svg("path", { class: "halo", d: line }),
-      svg("path", { class: "line", d: line }),
-      ...points.slice(0, -1).map(({ x, y }) => svg("circle", { cx: x.toFixed(1), cy: y, r: 4.5 })),
-      ...path.slice(0, -1).flatMap((step, index) => {
-        if (step.rank === null) return [];
-        const { x, y } = points[index + 1]!;
-        const isLeft = x > this.width * 0.62;
-        return [svg("text", { x: (x + (isLeft ? -9 : 9)).toFixed(1), y: y + 4, "text-anchor": isLeft ? "end" : "start" }, `#${step.rank}`)];
-      }),
-      svg("circle", { class: "leaf", cx: leaf.x.toFixed(1), cy: leaf.y, r: 11 }),
-      svg("text", { class: "leaf-rank", x: leaf.x.toFixed(1), y: leaf.y + 4.2, "text-anchor": "middle" }, String(this.pointed.rank)),
+    const ranks = path.slice(0, -1).flatMap((step, index) => {
+      const { x, y } = points[index + 1]!;
+      const isLeft = x > this.width * 0.6;
+      const anchor = { x: x + (isLeft ? -9 : 9), y: y + 4, "text-anchor": isLeft ? "end" : "start" };
+      return step.rank === null ? [] : [svg("text", anchor, `#${step.rank}`)];
+    });
+    layer.append(
+      svg("path", { class: "halo", d: curve(points) }),
+      svg("path", { class: "line", d: curve(points) }),
+      ...points.slice(0, -1).map(({ x, y }) => svg("circle", { cx: x, cy: y, r: 5 })),
+      ...ranks,
+      svg("circle", { cx: leaf.x, cy: leaf.y, r: 11 }),
+      svg("text", { class: "leaf-rank", x: leaf.x, y: leaf.y + 4.3, "text-anchor": "middle" }, String(item.rank)),
     );
-    const ranked = path.filter((step) => step.rank !== null);
-    const lowest = Math.max(...ranked.map((step) => step.rank!));
-    this.describe(
-      ranked.length
-        ? `The way to ${nameOf(this.pointed)}: # is its place among all nodes looked at on a level; at its lowest ${lowest}.`
-        : `The way to ${nameOf(this.pointed)}.`,
-    );
+    this.describe("");
   }
 
   private drawRing(): void {
     const layer = this.drawing.querySelector(".ring");
-    if (!layer) return;
-    if (!this.opened) return layer.replaceChildren();
-    const points = [{ level: 0, node: 0 }, ...wayTo(this.facts, this.opened)].map((step) => this.place(step));
-    const end = points.at(-1)!;
-    layer.replaceChildren(
-      svg("path", { d: points.map(({ x, y }, index) => `${index ? "L" : "M"}${x.toFixed(1)} ${y}`).join("") }),
-      svg("circle", { cx: end.x.toFixed(1), cy: end.y, r: 12 }),
-    );
+    layer?.replaceChildren();
+    if (!layer || !this.opened || !this.walk) return;
+    const points = [{ level: 0, node: 0 }, ...wayTo(this.walk.tree, this.opened)].map((step) => rounded(this.place(step)));
+    const { x, y } = points.at(-1)!;
+    layer.append(svg("path", { d: curve(points) }), svg("circle", { cx: x, cy: y, r: 12 }));
   }
 
   private hover(place: NodeName | null): void {
-    const layer = this.drawing.querySelector(".hover");
     const found = place && this.drawn.get(key(place));
     this.drawing.classList.toggle("on-node", Boolean(found));
-    layer?.replaceChildren(...(found ? [svg("circle", { cx: found.x.toFixed(1), cy: found.y, r: 9 })] : []));
-    if (!this.pointed?.path) this.describe(found ? `${found.label}. Select it to see what is below.` : "");
+    const rings = found ? [svg("circle", { cx: found.x, cy: found.y, r: 9 })] : [];
+    this.drawing.querySelector(".hover")?.replaceChildren(...rings);
+    this.describe(found ? `${this.labelFor(found)}. Select it to see what is below.` : "");
+  }
+
+  private labelFor(place: NodeName): string {
+    const item = this.walk!.answer.items.find((one) => one.path?.at(-1)?.node === place.node);
+    return item && place.level === this.walk!.tree.height ? `${item.rank}. ${nameOf(item)}` : this.walk!.labelOf(place);
+  }
+
+  /** Say what is pointed at; with nothing there, what the highlighted way means, or what can be done. */
+  private describe(text: string): void {
+    const beam = this.walk?.beam;
+    if (text) return this.events.describe(text);
+    if (this.pointed?.path && beam && !beam.exact) {
+      const best = `among the best ${count(beam.width)} of its level; # is its place there.`;
+      return this.events.describe(`${nameOf(this.pointed)} was found because every branch on its way was ${best}`);
+    }
+    if (beam?.exact) {
+      return this.events.describe("So wide a beam looks at every item at once. Narrow it, and it has to choose branches.");
+    }
+    this.events.describe("Point at a recommendation to see its way; select a node to see what lives below it.");
   }
 
   private placeOf(target: EventTarget | null): NodeName | null {
@@ -369,57 +286,50 @@ export class Tree {
     const direct = this.placeOf(event.target);
     if (direct) return direct;
     const box = this.drawing.getBoundingClientRect();
-    const x = event.clientX - box.left;
-    const y = event.clientY - box.top;
-    let best: Drawn | null = null;
-    let least = 16;
-    for (const node of this.drawn.values()) {
-      const distance = Math.hypot(node.x - x, node.y - y);
-      if (distance < least) [best, least] = [node, distance];
-    }
-    return best;
+    return closest([...this.drawn.values()], { x: event.clientX - box.left, y: event.clientY - box.top }, REACH);
   }
 
   private visit(place: NodeName, isOpening: boolean): void {
-    this.drawing.querySelector('[tabindex="0"]')?.setAttribute("tabindex", "-1");
-    this.current = key(place);
-    this.drawing.querySelector(`[data-node="${this.current}"]`)?.setAttribute("tabindex", "0");
-    if (isOpening) this.open({ level: place.level, node: place.node });
+    const mark = this.drawing.querySelector(`[data-node="${key(place)}"]`);
+    if (mark) {
+      this.drawing.querySelector('[tabindex="0"]')?.setAttribute("tabindex", "-1");
+      mark.setAttribute("tabindex", "0");
+      this.current = key(place);
+    }
+    const { x, y } = this.place(place);
+    if (isOpening) this.events.open({ level: place.level, node: place.node }, { isRightOfCentre: x > this.width / 2, y });
   }
 
   private press(event: KeyboardEvent): void {
     const from = this.drawn.get(this.current);
     if (!from) return;
-    if (event.key === "Enter" || event.key === " ") {
-      event.preventDefault();
-      this.visit(from, true);
-      return;
-    }
-    const to = this.neighbour(from, event.key);
+    const isOpening = event.key === "Enter" || event.key === " ";
+    const to = isOpening ? from : this.neighbour(from, event.key);
     if (!to) return;
     event.preventDefault();
-    this.visit(to, false);
-    this.focus();
+    this.visit(to, isOpening);
+    if (!isOpening) this.focus();
   }
 
-  /** Up: the parent; down: the best drawn child, or else the nearest node below; left, right: on the same level. */
+  /** Up: the parent; down: the best child that is drawn, or else the nearest node below; left, right: same level. */
   private neighbour(from: Drawn, pressed: string): Drawn | null {
+    const { tree } = this.walk!;
     const onLevel = (level: number): Drawn[] =>
-      [...this.drawn.values()].filter((node) => node.level === level).sort((one, other) => one.x - other.x);
+      [...this.drawn.values()].filter((node) => node.level === level && !node.isStroke).sort((one, other) => one.x - other.x);
     switch (pressed) {
       case "ArrowUp":
-        return (from.level > 0 && this.drawn.get(key(parentOf(this.facts, from)))) || null;
+        return (from.level > 0 && this.drawn.get(key(parentOf(tree, from)))) || null;
       case "ArrowDown": {
         const below = onLevel(from.level + 1);
-        const own = below.filter((node) => key(parentOf(this.facts, node)) === key(from));
         const rank = (node: Drawn): number => this.fateOf(node).rank ?? Number.MAX_SAFE_INTEGER;
-        return own.sort((one, other) => rank(one) - rank(other))[0] ?? closest(below, from.x);
+        const own = below.filter((node) => key(parentOf(tree, node)) === key(from));
+        return own.sort((one, other) => rank(one) - rank(other))[0] ?? closest(below, from, this.width);
       }
       case "ArrowLeft":
       case "ArrowRight": {
         const row = onLevel(from.level);
-        const place = row.findIndex((node) => node.node === from.node);
-        return row[place + (pressed === "ArrowRight" ? 1 : -1)] ?? null;
+        const index = row.findIndex((node) => node.node === from.node);
+        return row[index + (pressed === "ArrowRight" ? 1 : -1)] ?? null;
       }
       default:
         return null;
@@ -427,6 +337,33 @@ export class Tree {
   }
 }
 
-function closest(nodes: Drawn[], x: number): Drawn | null {
-  return nodes.reduce<Drawn | null>((best, node) => (!best || Math.abs(node.x - x) < Math.abs(best.x - x) ? node : best), null);
+/** A group that fades in when the walk arrives on its level. */
+function inLevel(level: number, ...children: SVGElement[]): SVGGElement {
+  const group = svg("g", { class: "level" }, ...children);
+  group.style.setProperty("--level", String(level));
+  return group;
+}
+
+const rounded = ({ x, y }: Point): Point => ({ x: Math.round(x * 10) / 10, y });
+
+function curve(points: Point[]): string {
+  return points
+    .map(rounded)
+    .map(({ x, y }, index, all) => {
+      const from = all[index - 1];
+      if (!from) return `M${x} ${y}`;
+      const middle = (from.y + y) / 2;
+      return `C${from.x} ${middle} ${x} ${middle} ${x} ${y}`;
+    })
+    .join("");
+}
+
+function closest(nodes: Drawn[], { x, y }: Point, reach: number): Drawn | null {
+  let best: Drawn | null = null;
+  let least = reach;
+  for (const node of nodes) {
+    const distance = Math.hypot(node.x - x, node.y - y);
+    if (distance < least) [best, least] = [node, distance];
+  }
+  return best;
 }

@@ -1,0 +1,106 @@
+// What the beam did: how each node fared, and what there is to draw on each level.
+
+import type { Beam, BeamLevel, NodeName, Recommendation, TreeFacts } from "./api";
+import { childrenOf, parentOf } from "./geometry";
+import { count, score } from "./words";
+
+/** How a node fared: on a level that was kept whole, kept by the beam, looked at and dropped, or never looked at. */
+export interface Fate {
+  kind: "whole" | "kept" | "dropped" | "unseen";
+  rank: number | null;
+  score: number | null;
+  scored: number;
+}
+
+export interface Row {
+  level: number;
+  kept: NodeName[];
+  dropped: NodeName[];
+  /** Nodes on the way to recommended items. */
+  ways: NodeName[];
+  /** What the beam did here, in words; the short form for narrow screens. */
+  figure: string;
+  shortFigure: string;
+}
+
+/** Levels that are kept whole are drawn up to this size, larger ones only where something was recommended. */
+const WHOLE_SIZE = 512;
+const WHOLE_SIZE_WITHOUT_BEAM = 32;
+
+export const key = ({ level, node }: NodeName): string => `${level}/${node}`;
+
+const UNSEEN: Fate = { kind: "unseen", rank: null, score: null, scored: 0 };
+
+export class Walk {
+  readonly beam: Beam | null;
+  readonly onTheWay = new Map<string, NodeName>();
+  private readonly kept = new Map<string, Fate>();
+  private readonly levels = new Map<number, BeamLevel>();
+  private readonly firstLevel: number;
+
+  constructor(
+    readonly tree: TreeFacts,
+    readonly answer: Recommendation,
+  ) {
+    this.beam = answer.beam ?? null;
+    for (const item of answer.items) for (const step of item.path ?? []) this.onTheWay.set(key(step), step);
+    for (const level of this.beam?.levels ?? []) {
+      this.levels.set(level.level, level);
+      level.nodes.forEach((node, index) => {
+        const fate: Fate = { kind: "kept", rank: index + 1, score: level.scores[index] ?? null, scored: level.scored };
+        this.kept.set(key({ level: level.level, node }), fate);
+      });
+    }
+    this.firstLevel = this.beam?.levels[0]?.level ?? 0;
+  }
+
+  fateOf(place: NodeName): Fate {
+    const known = this.kept.get(key(place));
+    if (known || !this.beam) return known ?? UNSEEN;
+    const level = this.levels.get(place.level);
+    if (!level) return this.beam.exact ? UNSEEN : { ...UNSEEN, kind: "whole" };
+    const wasReached = level.level === this.firstLevel || this.kept.has(key(parentOf(this.tree, place)));
+    return wasReached ? { ...UNSEEN, kind: "dropped", scored: level.scored } : UNSEEN;
+  }
+
+  labelOf(place: NodeName): string {
+    if (place.level === 0) return "The top of the tree: all items are below";
+    const where = `Level ${place.level}, branch ${count(place.node + 1)} of ${count(this.tree.level_sizes[place.level]!)}`;
+    const fate = this.fateOf(place);
+    switch (fate.kind) {
+      case "kept":
+        return `${where}: kept, place ${fate.rank} of ${count(fate.scored)} looked at, score ${score(fate.score ?? 0)}`;
+      case "dropped":
+        return `${where}: looked at and dropped`;
+      case "whole":
+        return `${where}: kept, as all are on this level`;
+      case "unseen":
+        return where;
+    }
+  }
+
+  row(level: number): Row {
+    const isLeafLevel = level === this.tree.height;
+    const size = this.tree.level_sizes[level]!;
+    const searched = this.levels.get(level);
+    const isWhole = !searched && !isLeafLevel && !this.beam?.exact;
+    const drawnWhole = isWhole && size <= (this.beam ? WHOLE_SIZE : WHOLE_SIZE_WITHOUT_BEAM);
+    const all = (nodes: number): NodeName[] => Array.from({ length: nodes }, (_, node) => ({ level, node }));
+    const ways = level === 0 ? all(1) : [...this.onTheWay.values()].filter((step) => step.level === level);
+    const kept = searched ? searched.nodes.map((node) => ({ level, node })) : drawnWhole ? all(size) : [];
+    const row = { level, ways, kept: isLeafLevel ? [] : kept, dropped: isLeafLevel ? [] : this.droppedOn(level) };
+    if (level > 0 && !this.beam) return { ...row, figure: count(size), shortFigure: count(size) };
+    if (level === 0 || (!searched && !isWhole)) return { ...row, figure: "", shortFigure: "" };
+    const short = searched ? `${count(searched.kept)} of ${count(searched.scored)}` : `all ${count(size)}`;
+    return { ...row, figure: `${isLeafLevel ? "best" : "kept"} ${short}`, shortFigure: short };
+  }
+
+  /** The children of what was kept on the level above, without those that were kept themselves. */
+  private droppedOn(level: number): NodeName[] {
+    if (!this.levels.has(level)) return [];
+    const above = this.levels.get(level - 1)?.nodes ?? Array.from({ length: this.tree.level_sizes[level - 1]! }, (_, node) => node);
+    return above
+      .flatMap((node) => childrenOf(this.tree, { level: level - 1, node }))
+      .filter((place) => !this.kept.has(key(place)));
+  }
+}

@@ -30,8 +30,12 @@ def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Cal
 
     ArtefactError where the model cannot be served, InputError where the address is taken.
     """
-    service = build_service(settings, log=log)
     listening = _listen(settings)
+    try:
+        service = build_service(settings, log=log)
+    except BaseException:
+        listening.close()
+        raise
     host, port = listening.getsockname()[:2]
     stop = threading.Event()
     if settings.watch_seconds:
@@ -65,14 +69,14 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
     """Load the model and make the parts of a server."""
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, witness=metrics)
-    searches, lookups = _pools(settings)
-    metrics.watch_pool(searches)
-    metrics.watch_pool(lookups)
     histories, events = None, None
     if log is not None or settings.events is not None:
         histories = Histories(log, latest=settings.limits.history)
         if settings.events is not None:
             events = EventStore(EventFile(settings.events), learn=histories.add, queue=settings.queue)
+    searches, lookups = _pools(settings)
+    metrics.watch_pool(searches)
+    metrics.watch_pool(lookups)
     return Service(
         settings=settings,
         deployment=deployment,
@@ -125,8 +129,12 @@ def _listen(settings: ServerSettings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise InputError(
             f"Cannot listen on {settings.host}:{settings.port}: {error.strerror or error}. "

@@ -53,7 +53,9 @@ class Server:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        assert found is not None, f"no address in {line!r}; the log says {log.read_text()}"
+        if found is None:
+            self.kill()
+            raise RuntimeError(f"the server did not start: {' '.join(log.read_text().split())}")
         self.port = int(found.group(1))
 
     def connect(self) -> http.client.HTTPConnection:

@@ -42,8 +42,9 @@ def admin_routes(service: Service) -> APIRouter:
 
 def check_token(request: Request, token: str) -> None:
     """401 unless the request carries the token; compared in constant time."""
-    given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if not hmac.compare_digest(given.encode(), token.encode()):
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    is_right = hmac.compare_digest(given.strip().encode(), token.encode())
+    if scheme.lower() != "bearer" or not is_right:
         raise Refusal(
             401,
             "not_allowed",

@@ -1,0 +1,185 @@
+"""A new model takes over without a lost request; a broken one does not take over at all."""
+
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beamtree.artefact import Artefact, load_artefact, save_artefact
+from beamtree.retrieval.engine import Engine
+from tests.serving.conftest import StartServer
+from tests.serving.models import random_artefact, save_model
+from tests.serving.server import Server, ask, wait_until
+
+BEARER = "Bearer sesame"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    save_model(tmp_path / "model", 60, seed=1)
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def changeable(start: StartServer, model: Path) -> Server:
+    """A server with admin routes that looks at its folder only when told to."""
+    return start(model, "--watch-seconds", "0", token="sesame")
+
+
+def best_for(artefact: Artefact, history: list[int]) -> list[int]:
+    engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
+    dense = np.full((1, engine.history_length), -1, dtype=np.int32)
+    dense[0, -len(history) :] = np.array(history) - 100
+    return [int(item) + 100 for item in engine.search(dense, k=5, beam_width=8).items[0]]
+
+
+def test_requests_go_on_while_models_change(start: StartServer, model: Path) -> None:
+    history = [110, 120]
+    server = start(model, "--watch-seconds", "0.05")
+    body = json.dumps({"history": history, "k": 5, "exclude_seen": False}).encode()
+    expected: dict[str, list[int]] = {}
+    answered: list[tuple[int, str, list[int]]] = []
+    stop = threading.Event()
+
+    def keep_asking() -> None:
+        connection = server.connect()
+        while not stop.is_set():
+            answer = ask(connection, "POST", "/v1/recommend", body=body)
+            content = answer.json
+            items = [item["item_id"] for item in content["results"][0]["items"]] if answer.status == 200 else []
+            answered.append((answer.status, content.get("model_version", ""), items))
+        connection.close()
+
+    def wait_for_answers_of(version: str) -> None:
+        wait_until(lambda: bool(answered) and answered[-1][1] == version, what="answers of the new model")
+
+    clients = [threading.Thread(target=keep_asking) for _ in range(4)]
+    for client in clients:
+        client.start()
+    try:
+        for seed in (1, 2, 3, 4):
+            save_model(model, 60, seed=seed)
+            artefact = load_artefact(model)
+            expected[artefact.version] = best_for(artefact, history)
+            wait_for_answers_of(artefact.version)
+    finally:
+        stop.set()
+        for client in clients:
+            client.join()
+    assert len(expected) == 4
+    assert {status for status, _, _ in answered} == {200}
+    for _, version, items in answered:
+        assert items == expected[version]
+    assert server.metric("beamtree_reload_failures_total") == 0
+    assert server.metric("beamtree_model_changes_total") == 4
+
+
+def break_weights(model: Path) -> None:
+    """Overwrite the file in place, as a careless copy would."""
+    [weights] = model.glob("weights-*.safetensors")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+
+
+def break_manifest(model: Path) -> None:
+    (model / "manifest.json").write_text("{")
+
+
+def remove_manifest(model: Path) -> None:
+    (model / "manifest.json").unlink()
+
+
+def save_not_finite(model: Path) -> None:
+    artefact = random_artefact(60, seed=9)
+    save_artefact(model, artefact)
+    weights = dict(artefact.weights) | {"mlp.3.bias": np.array([np.nan], dtype=np.float32)}
+    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
+
+
+def save_wrong_shape(model: Path) -> None:
+    artefact = random_artefact(60, seed=9)
+    weights = dict(artefact.weights) | {"mlp.1.weight": np.zeros((3, 3), dtype=np.float32)}
+    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
+
+
+def save_other_tree(model: Path) -> None:
+    artefact = random_artefact(60, seed=9)
+    save_artefact(model, Artefact(**(vars(artefact) | {"tree": random_artefact(50).tree})))
+
+
+def save_without_network(model: Path) -> None:
+    artefact = random_artefact(60, seed=9)
+    weights = {"node_table": artefact.weights["node_table"]}
+    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
+
+
+def test_broken_models_are_refused_and_the_old_one_goes_on(changeable: Server, model: Path) -> None:
+    before = load_artefact(model).version
+    request = {"history": [110, 120], "k": 5}
+    answer = changeable.post("/v1/recommend", request).json["results"]
+    ways = (
+        break_weights,
+        break_manifest,
+        remove_manifest,
+        save_not_finite,
+        save_wrong_shape,
+        save_other_tree,
+        save_without_network,
+    )
+    for number, spoil in enumerate(ways, start=1):
+        spoil(model)
+        refused = changeable.post("/admin/reload", Authorization=BEARER)
+        assert (refused.status, refused.code) == (409, "model_refused"), spoil.__name__
+        assert str(model) not in refused.body.decode()
+        ready = changeable.get("/readyz")
+        assert ready.status == 200
+        assert ready.json["model_version"] == before
+        assert ready.json["last_reload_failure"]["message"] == refused.json["error"]["message"]
+        assert changeable.metric("beamtree_reload_failures_total") == number
+        assert changeable.post("/v1/recommend", request).json["results"] == answer, spoil.__name__
+    save_model(model, 60, seed=2)
+    reloaded = changeable.post("/admin/reload", Authorization=BEARER).json
+    assert (reloaded["changed"], reloaded["previous_version"]) == (True, before)
+    assert changeable.get("/readyz").json["last_reload_failure"] is None
+
+
+def test_rollback_goes_to_the_previous_model_and_back(changeable: Server, model: Path) -> None:
+    first = load_artefact(model).version
+    nothing = changeable.post("/admin/rollback", Authorization=BEARER)
+    assert (nothing.status, nothing.code) == (409, "nothing_to_roll_back")
+    assert changeable.post("/admin/reload", Authorization=BEARER).json["changed"] is False
+    save_model(model, 70, seed=2)
+    second = changeable.post("/admin/reload", Authorization=BEARER).json["model_version"]
+    assert changeable.get("/v1/model").json["items"] == 70
+    back = changeable.post("/admin/rollback", Authorization=BEARER).json
+    assert (back["model_version"], back["previous_version"]) == (first, second)
+    assert changeable.get("/v1/items/169").status == 404
+    assert changeable.get("/v1/model").json["items"] == 60
+    forth = changeable.post("/admin/rollback", Authorization=BEARER).json
+    assert (forth["model_version"], forth["previous_version"]) == (second, first)
+    assert changeable.metric(f'beamtree_model_info{{version="{second}"}}') == 1
+    assert changeable.metric(f'beamtree_model_info{{version="{first}"}}') == 0
+
+
+def test_admin_routes_need_the_token(changeable: Server) -> None:
+    for given in ("", "Bearer", "Bearer sesam", "Bearer sesame2", "sesame", "Basic c2VzYW1l", "Bearer ses\xe4me"):
+        for route in ("/admin/reload", "/admin/rollback"):
+            answer = changeable.post(route, Authorization=given)
+            assert (answer.status, answer.code) == (401, "not_allowed")
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_watched_rollback_stays_until_another_model_comes(start: StartServer, model: Path) -> None:
+    server = start(model, "--watch-seconds", "0.05", token="sesame")
+    first = load_artefact(model).version
+    save_model(model, 60, seed=2)
+    second = load_artefact(model).version
+    wait_until(lambda: server.get("/readyz").json["model_version"] == second, what="the second model")
+    server.post("/admin/rollback", Authorization=BEARER)
+    break_manifest(model)
+    wait_until(lambda: server.get("/readyz").json["last_reload_failure"] is not None, what="a refused model")
+    assert server.get("/readyz").json["model_version"] == first
+    save_model(model, 60, seed=3)
+    third = load_artefact(model).version
+    wait_until(lambda: server.get("/readyz").json["model_version"] == third, what="the third model")

@@ -1,5 +1,6 @@
 """The web application: routes, refusals in one shape, the OpenAPI document, the page."""
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from beamtree import __version__
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.admin import admin_routes
 from beamtree.serving.routes.contract import add_bodies
@@ -31,7 +31,9 @@ DOCS_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe
 
 def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     """The application over a service. The page is served at / where its files are there."""
-    app = FastAPI(title="beamtree", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    app = FastAPI(
+        title="beamtree", version=version("beamtree"), docs_url=None, redoc_url=None, openapi_url="/openapi.json"
+    )
     app.include_router(recommend_routes(service))
     app.include_router(item_routes(service))
     app.include_router(model_routes(service))

@@ -10,7 +10,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.admin import admin_routes
@@ -44,7 +44,7 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
         app.include_router(admin_routes(service))
     app.add_api_route("/docs", _docs, include_in_schema=False)
     if (page / "index.html").is_file():
-        app.mount("/", _PageFiles(directory=page, html=True), name="page")
+        app.router.default = _PageFiles(directory=page, html=True)  # after all routes, also those of another method
     _refuse_in_one_shape(app, service)
     app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
     if service.settings.cors_origins:
@@ -59,6 +59,12 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
 
 class _PageFiles(StaticFiles):
     """The files of the page, which may load nothing from elsewhere."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file at a path; to anything but reading, no address leads here."""
+        if scope["method"] not in ("GET", "HEAD"):
+            raise HTTPException(status_code=404)
+        return await super().get_response(path, scope)
 
     def file_response(self, *arguments: Any, **named: Any) -> Response:
         """A file, with the rule for the browser."""

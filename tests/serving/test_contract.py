@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.serving.server import Server
+from tests.serving.conftest import StartServer
 
 CHECKS = (
     "not_a_server_error",
@@ -16,9 +16,13 @@ CHECKS = (
 )
 
 
-def test_no_request_that_the_document_suggests_breaks_the_server(server: Server, tmp_path: Path) -> None:
+def test_no_request_that_the_document_suggests_breaks_the_server(
+    start: StartServer, shared_folder: Path, tmp_path: Path
+) -> None:
+    stores = ("--histories", str(shared_folder / "log.parquet"), "--events", str(tmp_path / "events.sqlite"))
+    server = start(shared_folder / "model", *stores, token="sesame")
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{server.port}/openapi.json"]
-    limits = ["--phases", "examples,coverage,fuzzing", "--max-examples", "15", "--seed", "7", "--no-shrink"]
+    limits = ["--phases", "examples,coverage,fuzzing", "--max-examples", "10", "--seed", "7", "--no-shrink"]
     quiet = ["--checks", ",".join(CHECKS), "--no-color", "--warnings", "off", "--request-timeout", "30"]
     finished = subprocess.run([*command, *limits, *quiet], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert finished.returncode == 0, finished.stdout[-6000:] + finished.stderr[-2000:]

@@ -135,3 +135,13 @@ def test_metrics_count_requests_and_name_the_model(server: Server, artefact: Art
     assert server.metric("beamtree_search_seconds_count") >= 1
     assert server.metric('beamtree_request_seconds_bucket{le="10.0",route="/v1/recommend"}') >= 1
     assert server.metric('beamtree_queue_depth{pool="searches"}') == 0
+
+
+def test_the_page_is_served_and_may_load_nothing_from_elsewhere(server: Server) -> None:
+    page = server.get("/")
+    assert page.status == 200
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("default-src 'self'")
+    assert server.get("/page.js").status == 200
+    for outside in ("/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/page/../../app.py", "//etc/passwd"):
+        assert server.get(outside).status == 404

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -95,7 +96,10 @@ def serve_once(environment: Path, *, model: Path) -> dict[str, int]:
     try:
         statuses = {path: _wait_for(f"http://127.0.0.1:{port}{path}", server) for path in ("/healthz", "/metrics")}
         server.terminate()
-        return statuses | {"exit": server.wait(timeout=START_SECONDS)}
+        code = server.wait(timeout=START_SECONDS)
+        if code not in (0, -signal.SIGTERM):
+            raise SystemExit(f"The server should stop on SIGTERM; it ended with {code}.")
+        return statuses | {"exit": code}
     finally:
         server.kill()
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,36 @@ def test_it_stops_gently() -> None:
     unit = settings()
     assert unit["KillSignal"] == ["SIGTERM"]
     assert int(unit["TimeoutStopSec"][0]) > 30
+
+
+CONFINE = """
+import ctypes, os, sys
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
+if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
+    sys.exit("unsupported")
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+SEARCH = """
+import sys, httptools, uvloop, beamtree.serving.run
+from beamtree.retrieval.retriever import Retriever
+print(len(Retriever.load(sys.argv[1]).recommend_histories([["apple"]], k=3)))
+"""
+
+
+def test_a_server_finds_its_items_where_no_memory_is_both_written_and_run() -> None:
+    """MemoryDenyWriteExecute, by the kernel's own switch, with the environment that the unit sets."""
+    environment = dict(value.split("=") for value in settings()["Environment"])
+    searched = subprocess.run(
+        [sys.executable, "-c", CONFINE, "-c", SEARCH, str(ROOT / "tests" / "fixtures" / "artefact-v1")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin"} | environment,
+    )
+    if searched.stderr.strip() == "unsupported":
+        pytest.skip("this kernel has no such switch")
+    assert searched.stdout.strip() == "3", searched.stderr
 
 
 @pytest.fixture

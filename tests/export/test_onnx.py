@@ -60,6 +60,17 @@ def test_equal_scores_go_to_the_lower_leaf(tmp_path: Path) -> None:
     assert outputs["items"].tolist() == [tree.item_at_leaf[:6].tolist()]
 
 
+def test_equal_leaves_rise_whatever_the_order_of_their_parents(tmp_path: Path) -> None:
+    tree = random_tree(40, branching=2, seed=0)
+    artefact = random_artefact(model_settings(), tree, seed=0)
+    artefact.weights["node_table"][tree.level_offsets[tree.height] :] = 0.0
+    export_onnx(artefact, tmp_path / "model.onnx", k=6, beam_width=8)
+    histories = random_histories(20, length=5, num_items=40, generator=np.random.default_rng(0))
+    items = run(tmp_path / "model.onnx", histories)["items"]
+    np.testing.assert_array_equal(items, search(artefact, histories, k=6, beam_width=8).items)
+    assert (np.diff(tree.leaf_of_item[items]) > 0).all()
+
+
 def test_a_catalogue_smaller_than_k(tmp_path: Path) -> None:
     tree = random_tree(3, branching=2, seed=0, num_leaves=5)
     artefact = random_artefact(model_settings(), tree, seed=0, text_ids=True)

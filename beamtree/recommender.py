@@ -56,8 +56,11 @@ class DeepTreeRetriever:
         work_dir: a folder for checkpoints. With it, Ctrl-C stops after the step at hand, and `resume` goes on to the
         very bytes that an uninterrupted run gives. listen: called with each event of the training.
         """
-        from beamtree.fitting import WorkDirectory, fit_model
-        from beamtree.training.interrupt import stop_requests
+        try:
+            from beamtree.fitting import WorkDirectory, fit_model
+            from beamtree.training.interrupt import stop_requests
+        except ModuleNotFoundError as missing:
+            raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
         self._interactions = self._read(interactions)
         item_table = None if items is None else read_items(items)

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from beamtree import __version__, native
@@ -27,7 +28,7 @@ def doctor() -> None:
     table.add_row("CPU features", ", ".join(_cpu_features()) or "unknown")
     table.add_row("kernels", _kernels())
     table.add_row("retrieval", "compiled kernels" if native.is_available() else "NumPy (slow)")
-    table.add_row("training", _training())
+    table.add_row("training", escape(_training()))
     results.print(table)
 
 

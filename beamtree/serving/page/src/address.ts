@@ -24,7 +24,12 @@ export function readAddress(): Saved {
   };
 }
 
-export function writeAddress(state: { history: ItemId[]; beam: number; excludeSeen: boolean; filter: Choice | null }): void {
+export function writeAddress(state: {
+  history: ItemId[];
+  beam: number;
+  excludeSeen: boolean;
+  filter: Choice | null;
+}): void {
   const fields = new URLSearchParams();
   for (const id of state.history) fields.append("item", id);
   if (!state.history.length) fields.set("empty", "");

@@ -10,7 +10,8 @@ export interface NodeName {
 
 export interface Item {
   item_id: ItemId;
-  columns: { title?: string | null; category?: string | null };
+  /** Missing where no columns were asked for. */
+  columns?: { title?: string | null; category?: string | null } | null;
 }
 
 export interface PathStep extends NodeName {
@@ -140,7 +141,10 @@ async function call<Answer>(address: string, options: RequestInit): Promise<Answ
   try {
     answer = JSON.parse(text, keepIds as (key: string, value: unknown) => unknown);
   } catch {
-    throw new Failure(`The server gave an answer that this page cannot read (status ${response.status}).`, response.status);
+    throw new Failure(
+      `The server gave an answer that this page cannot read (status ${response.status}).`,
+      response.status,
+    );
   }
   if (!response.ok) throw refused(response, answer);
   return answer as Answer;
@@ -205,5 +209,9 @@ export class Server {
 
 /** What to call an item: its title, or its id where there is none. */
 export function nameOf(item: Item): string {
-  return item.columns.title?.trim() || item.item_id;
+  return item.columns?.title?.trim() || item.item_id;
+}
+
+export function kindOf(item: Item): string {
+  return item.columns?.category ?? "";
 }

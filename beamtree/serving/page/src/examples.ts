@@ -1,23 +1,19 @@
 // Histories to start with, so that there is something to see at once.
 
-import type { Item } from "./api";
+import { type Item, kindOf } from "./api";
 
 const LENGTH = 3;
 
-/** Short histories out of popular items: of one category each where there are categories, most common first. */
+/** Short histories out of popular items, of one category each; one of every category before the second of any. */
 export function makeExamples(popular: Item[]): Item[][] {
-  const groups = new Map<string, Item[]>();
-  for (const item of popular) {
-    const category = item.columns.category ?? "";
-    groups.set(category, [...(groups.get(category) ?? []), item]);
+  const ofKind = new Map<string, Item[]>();
+  for (const item of popular) ofKind.set(kindOf(item), [...(ofKind.get(kindOf(item)) ?? []), item]);
+  const rounds: Item[][][] = [];
+  for (const items of [...ofKind.values()].sort((one, other) => other.length - one.length)) {
+    for (let round = 0; (round + 1) * LENGTH <= items.length; round++) {
+      (rounds[round] ??= []).push(items.slice(round * LENGTH, (round + 1) * LENGTH));
+    }
   }
-  const pools = groups.size > 1 ? [...groups.values()].sort((one, other) => other.length - one.length) : [popular];
-  const examples: Item[][] = [];
-  for (const pool of pools) {
-    for (let start = 0; start + LENGTH <= pool.length; start += LENGTH) examples.push(pool.slice(start, start + LENGTH));
-  }
-  // One of each category before the second of any.
-  const turn = (example: Item[]): number => examples.filter((other) => other[0]!.columns.category === example[0]!.columns.category).indexOf(example);
-  const ordered = groups.size > 1 ? [...examples].sort((one, other) => turn(one) - turn(other)) : examples;
-  return ordered.length ? ordered : popular.length ? [popular.slice(0, LENGTH)] : [];
+  const examples = rounds.flat();
+  return examples.length || !popular.length ? examples : [popular.slice(0, LENGTH)];
 }

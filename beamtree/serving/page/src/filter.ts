@@ -37,7 +37,8 @@ export class Filter {
     this.columns = usable.sort((one, other) => Number(other.name === "category") - Number(one.name === "category"));
     find("filter").hidden = this.columns.length === 0;
     this.columnSelect.hidden = this.columns.length < 2;
-    find("filter-label").textContent = this.columns.length === 1 ? `Only where ${this.columns[0]!.name} is` : "Only where";
+    find("filter-label").textContent =
+      this.columns.length === 1 ? `Only where ${this.columns[0]!.name} is` : "Only where";
     this.columnSelect.replaceChildren(
       ...this.columns.map(({ name }, index) => html("option", { value: index }, name.replaceAll("_", " "))),
     );
@@ -72,7 +73,9 @@ export class Filter {
     this.textInput.value = values === null ? value : "";
     this.valueSelect.replaceChildren(
       html("option", { value: "" }, "anything"),
-      ...(values ?? []).map((known) => html("option", { value: String(known.value) }, `${known.value} (${count(known.count)})`)),
+      ...(values ?? []).map((known) =>
+        html("option", { value: String(known.value) }, `${known.value} (${count(known.count)})`),
+      ),
     );
     if (values?.some((known) => String(known.value) === value)) this.valueSelect.value = value;
   }

@@ -18,9 +18,7 @@ export function childrenOf(tree: TreeFacts, place: NodeName): NodeName[] {
   const below = place.level + 1;
   if (below > tree.height) return [];
   const [first, end] =
-    below === tree.height
-      ? leafRange(tree, place)
-      : [place.node * tree.branching, (place.node + 1) * tree.branching];
+    below === tree.height ? leafRange(tree, place) : [place.node * tree.branching, (place.node + 1) * tree.branching];
   return Array.from({ length: end - first }, (_, index) => ({ level: below, node: first + index }));
 }
 
@@ -44,7 +42,12 @@ export type Axis = (leaf: number) => number;
  * An axis that gives room to where the beam went: part of the width is shared evenly by all leaves, the rest by the
  * recommended leaves and the kept nodes. It stays monotone, so that every node stays above its own children.
  */
-export function makeAxis(tree: TreeFacts, recommended: number[], levels: BeamLevel[], roomForRecommended: number): Axis {
+export function makeAxis(
+  tree: TreeFacts,
+  recommended: number[],
+  levels: BeamLevel[],
+  roomForRecommended: number,
+): Axis {
   const searched = levels.filter((level) => level.level < tree.height && level.nodes.length > 0);
   const roomForKept = 0.6 * (1 - roomForRecommended);
   const marks: Mark[] = recommended.map((leaf) => ({

@@ -1,6 +1,6 @@
 // The two lists of items: what was liked, and what is recommended.
 
-import { type Item, type ItemId, type Recommendation, type RecommendedItem, nameOf } from "./api";
+import { type Item, type ItemId, type Recommendation, type RecommendedItem, kindOf, nameOf } from "./api";
 import { button, find, html } from "./dom";
 import { score } from "./words";
 
@@ -14,11 +14,7 @@ export function showHistory(history: Liked[], readLength: number, remove: (index
     ...history
       .map((item, index) => {
         const isTooOld = index < history.length - readLength;
-        const aside = item.isUnknown
-          ? "not known to this model"
-          : isTooOld
-            ? "too long ago to count"
-            : (item.columns.category ?? "");
+        const aside = item.isUnknown ? "not known to this model" : isTooOld ? "too long ago to count" : kindOf(item);
         return html(
           "li",
           { class: item.isUnknown || isTooOld ? "pale" : "" },
@@ -58,15 +54,37 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
         events.pin(item),
       );
       const bar = html("span", { class: "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--share", String(best > worst ? 0.2 + (0.8 * ((item.score ?? 0) - worst)) / (best - worst) : 1));
+      bar.style.setProperty(
+        "--share",
+        String(best > worst ? 0.2 + (0.8 * ((item.score ?? 0) - worst)) / (best - worst) : 1),
+      );
       way.append(
         html("span", { class: "rank", "aria-hidden": "true" }, String(item.rank)),
-        html("span", { class: "what" }, html("span", { class: "name" }, name), html("span", { class: "kind" }, item.columns.category ?? "")),
-        html("span", { class: "figure" }, moved(item, before), ...(item.score === null ? [] : [html("span", { class: "score", title: "score: higher is better" }, score(item.score)), bar])),
+        html(
+          "span",
+          { class: "what" },
+          html("span", { class: "name" }, name),
+          html("span", { class: "kind" }, kindOf(item)),
+        ),
+        html(
+          "span",
+          { class: "figure" },
+          moved(item, before),
+          ...(item.score === null
+            ? []
+            : [html("span", { class: "score", title: "score: higher is better" }, score(item.score)), bar]),
+        ),
       );
       way.addEventListener("focus", () => events.point(item));
       way.addEventListener("blur", () => events.point(null));
-      const row = html("li", {}, way, button("+", { class: "small", "aria-label": `I like ${name} too`, title: "I like this too" }, () => events.add(item)));
+      const row = html(
+        "li",
+        {},
+        way,
+        button("+", { class: "small", "aria-label": `I like ${name} too`, title: "I like this too" }, () =>
+          events.add(item),
+        ),
+      );
       row.addEventListener("pointerenter", () => events.point(item));
       row.addEventListener("pointerleave", () => events.point(null));
       return row;

@@ -1,6 +1,16 @@
 // A branch of the tree, opened: what lives below it, and the branches to go on to.
 
-import { type Item, type ItemId, type NodeAnswer, type NodeName, type NodeSummary, type Server, Failure, nameOf } from "./api";
+import {
+  type Item,
+  type ItemId,
+  type NodeAnswer,
+  type NodeName,
+  type NodeSummary,
+  type Server,
+  Failure,
+  kindOf,
+  nameOf,
+} from "./api";
 import { button, find, html } from "./dom";
 import type { Fate } from "./walk";
 import { count, percent, plural, score } from "./words";
@@ -52,7 +62,10 @@ export class NodePanel {
     } catch (error) {
       if (asking.signal.aborted) return;
       const said = error instanceof Failure ? error.message : String(error);
-      this.fill(html("p", {}, said), button("Try again", {}, () => void this.open(place)));
+      this.fill(
+        html("p", {}, said),
+        button("Try again", {}, () => void this.open(place)),
+      );
     }
   }
 
@@ -79,12 +92,18 @@ export class NodePanel {
 
   private show(answer: NodeAnswer): void {
     const parent = answer.path.at(-2);
-    const title = answer.level === 0 ? "The whole tree" : answer.is_leaf ? "One item" : `A branch on level ${answer.level}`;
+    const title =
+      answer.level === 0 ? "The whole tree" : answer.is_leaf ? "One item" : `A branch on level ${answer.level}`;
     const shown = answer.items > MANY ? answer.sample.slice(0, FEW) : answer.sample;
-    const heading = shown.length < answer.items ? `Most popular of ${plural(answer.items, "item")} below` : `${plural(answer.items, "item")} below`;
+    const heading =
+      shown.length < answer.items
+        ? `Most popular of ${plural(answer.items, "item")} below`
+        : `${plural(answer.items, "item")} below`;
     this.fill(
       html("h3", { tabindex: "-1" }, title),
-      ...(parent ? [button("↑ level up", { class: "up", "aria-label": "One level up" }, () => void this.open(parent))] : []),
+      ...(parent
+        ? [button("↑ level up", { class: "up", "aria-label": "One level up" }, () => void this.open(parent))]
+        : []),
       html("p", { class: "fate" }, this.fateText(answer)),
       ...(answer.values.length && !answer.is_leaf ? [shares(answer)] : []),
       html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "No item stands here") : heading),
@@ -121,7 +140,7 @@ export class NodePanel {
       {},
       ...(rank === undefined ? [] : [html("span", { class: "rank", title: "recommended" }, String(rank))]),
       html("span", { class: "name" }, name),
-      html("span", { class: "kind" }, item.columns.category ?? ""),
+      html("span", { class: "kind" }, kindOf(item)),
       this.events.isLiked(item.item_id)
         ? html("span", { class: "small liked-mark", title: "you liked it" }, "✓")
         : button("+", { class: "small", "aria-label": `I like ${name} too` }, () => this.events.add(item)),
@@ -148,7 +167,13 @@ function shares(answer: NodeAnswer): HTMLElement {
     ...answer.values.slice(0, 3).map((value) => {
       const bar = html("span", { class: "share-bar", "aria-hidden": "true" });
       bar.style.setProperty("--share", String(value.count / answer.items));
-      return html("li", {}, html("span", { class: "name" }, String(value.value)), bar, html("span", { class: "kind" }, percent(value.count, answer.items)));
+      return html(
+        "li",
+        {},
+        html("span", { class: "name" }, String(value.value)),
+        bar,
+        html("span", { class: "kind" }, percent(value.count, answer.items)),
+      );
     }),
   );
 }

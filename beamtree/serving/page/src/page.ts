@@ -1,6 +1,16 @@
 // The page: its state, and what follows when it changes.
 
-import { type Item, type ItemId, type Model, type Question, type Recommendation, type RecommendedItem, Failure, Server, nameOf } from "./api";
+import {
+  type Item,
+  type ItemId,
+  type Model,
+  type Question,
+  type Recommendation,
+  type RecommendedItem,
+  Failure,
+  Server,
+  nameOf,
+} from "./api";
 import { readAddress, writeAddress } from "./address";
 import { debounced, find } from "./dom";
 import { makeExamples } from "./examples";
@@ -144,7 +154,9 @@ class Page {
   }
 
   private add(item: Item): void {
-    this.history = [...this.history.filter((other) => other.item_id !== item.item_id), item].slice(-this.model.limits.history);
+    this.history = [...this.history.filter((other) => other.item_id !== item.item_id), item].slice(
+      -this.model.limits.history,
+    );
     this.exampleShown = -1;
     this.changed("history");
   }
@@ -161,7 +173,7 @@ class Page {
   private consider(item: Item | null): void {
     if (item?.item_id === this.considered?.item_id) return;
     this.considered = item;
-    this.askSoon("considered");
+    this.askLater("considered");
   }
 
   private changed(change: Change): void {
@@ -188,6 +200,11 @@ class Page {
       excludeSeen: this.seenBox.checked,
       filter: this.filter.choice,
     });
+    this.askLater(change);
+  }
+
+  private askLater(change: Change): void {
+    find("main").setAttribute("aria-busy", "true");
     this.askSoon(change);
   }
 

@@ -1,6 +1,6 @@
 // Search as you type: a combobox that adds items to the history.
 
-import { type Item, type Server, nameOf } from "./api";
+import { type Item, type Server, kindOf, nameOf } from "./api";
 import { debounced, find, html } from "./dom";
 import { count } from "./words";
 
@@ -20,6 +20,10 @@ export class Search {
   private readonly list = find("suggestions");
   private found: Item[] = [];
   private active = -1;
+  /** The text that the list was found for. */
+  private foundFor: string | null = null;
+  /** Enter came before the list did. */
+  private isEntered = false;
   private asking: AbortController | null = null;
   private readonly askSoon = debounced(() => void this.ask(), WAIT_MILLISECONDS);
 
@@ -28,7 +32,10 @@ export class Search {
     private readonly events: SearchEvents,
     private readonly isChosen: (item: Item) => boolean,
   ) {
-    this.input.addEventListener("input", () => this.askSoon());
+    this.input.addEventListener("input", () => {
+      this.isEntered = false;
+      this.askSoon();
+    });
     this.input.addEventListener("focus", () => this.askSoon());
     this.input.addEventListener("click", () => this.list.hidden && this.askSoon());
     this.input.addEventListener("blur", () => this.close());
@@ -39,6 +46,10 @@ export class Search {
       const option = (event.target as Element).closest<HTMLElement>("[data-index]");
       if (option) this.choose(Number(option.dataset["index"]));
     });
+  }
+
+  private get text(): string {
+    return this.input.value.trim();
   }
 
   private press(event: KeyboardEvent): void {
@@ -56,7 +67,11 @@ export class Search {
       case "Enter":
         if (event.isComposing) return;
         event.preventDefault();
-        if (isOpen && this.active >= 0) this.choose(this.active);
+        if (isOpen && this.foundFor === this.text) this.choose(this.active);
+        else if (this.text) {
+          this.isEntered = true;
+          void this.ask();
+        }
         return;
       case "Escape":
         if (isOpen || this.input.value) event.preventDefault();
@@ -72,7 +87,7 @@ export class Search {
     this.askSoon.cancel();
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
-    const text = this.input.value.trim();
+    const text = this.text;
     try {
       const answer = await this.server.findItems(text, SHOWN, asking.signal);
       if (asking.signal.aborted || document.activeElement !== this.input) return;
@@ -84,6 +99,7 @@ export class Search {
 
   private show(items: Item[], matches: number, text: string): void {
     this.found = items;
+    this.foundFor = text;
     const heading = text === "" ? "Popular" : matches === 0 ? "Nothing found. Try fewer letters." : "";
     const more = text !== "" && matches > items.length ? `and ${count(matches - items.length)} more` : "";
     this.list.replaceChildren(
@@ -95,6 +111,7 @@ export class Search {
     this.input.setAttribute("aria-expanded", "true");
     const fresh = items.findIndex((item) => !this.isChosen(item));
     this.activate(text !== "" && items.length ? Math.max(0, fresh) : -1);
+    if (this.isEntered) this.choose(this.active);
   }
 
   private option(item: Item, index: number, text: string): HTMLElement {
@@ -102,7 +119,7 @@ export class Search {
       "li",
       { role: "option", id: `suggestion-${index}`, "data-index": index, "aria-selected": "false" },
       html("span", { class: "name" }, ...marked(nameOf(item), text)),
-      html("span", { class: "kind" }, this.isChosen(item) ? "already there" : (item.columns.category ?? "")),
+      html("span", { class: "kind" }, this.isChosen(item) ? "already there" : kindOf(item)),
     );
   }
 
@@ -116,7 +133,7 @@ export class Search {
     if (index >= 0) this.input.setAttribute("aria-activedescendant", `suggestion-${index}`);
     else this.input.removeAttribute("aria-activedescendant");
     const item = this.found[index];
-    this.events.consider(item && this.input.value.trim() && !this.isChosen(item) ? item : null);
+    this.events.consider(item && this.text && !this.isChosen(item) ? item : null);
   }
 
   private choose(index: number): void {
@@ -131,6 +148,8 @@ export class Search {
     this.askSoon.cancel();
     this.asking?.abort();
     this.found = [];
+    this.foundFor = null;
+    this.isEntered = false;
     this.active = -1;
     this.list.hidden = true;
     this.input.setAttribute("aria-expanded", "false");

@@ -49,9 +49,10 @@ export class Tree {
     });
     this.drawing.addEventListener("pointermove", (event) => this.hover(this.nearest(event)));
     this.drawing.addEventListener("pointerleave", () => this.hover(null));
-    this.drawing.addEventListener("focusin", (event) => this.hover(this.placeOf(event.target)));
-    this.drawing.addEventListener("focusout", () => this.hover(null));
-    this.drawing.addEventListener("keydown", (event) => this.press(event));
+    // On the frame, because focus listeners on an SVG element would make it a stop of its own for the Tab key.
+    this.frame.addEventListener("focusin", (event) => this.hover(this.placeOf(event.target)));
+    this.frame.addEventListener("focusout", () => this.hover(null));
+    this.frame.addEventListener("keydown", (event) => this.placeOf(event.target) && this.press(event));
   }
 
   show(tree: TreeFacts, answer: Recommendation, isNewWalk: boolean): void {
@@ -91,7 +92,7 @@ export class Tree {
     const left = isNarrow ? 26 : 62;
     const right = Math.max(20, 10 + longest * 6.6);
     const room = this.width - left - right;
-    const gap = Math.round(Math.max(22, Math.min(38, 400 / tree.height)));
+    const gap = Math.round(Math.max(22, Math.min(44, Math.max(340, innerHeight / 2) / tree.height)));
     const leaves = answer.items.flatMap((item) => item.path?.at(-1)?.node ?? []);
     const wanted = Math.min(0.72, Math.max(0.4, (leaves.length * ROOM_PER_RECOMMENDED) / room));
     const axis = makeAxis(tree, leaves, beam?.levels ?? [], leaves.length ? wanted : 0);
@@ -102,7 +103,7 @@ export class Tree {
 
     this.drawn.clear();
     const links = rows.map((row) => this.drawLinks(row, left, this.width - right));
-    const nodes = rows.map((row) => this.drawNodes(row, room, isNarrow));
+    const nodes = rows.map((row) => this.drawNodes(row, isNarrow));
     const hadFocus = this.drawing.contains(document.activeElement);
     const height = 24 + gap * tree.height + 20;
     this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
@@ -134,7 +135,9 @@ export class Tree {
     const link = (place: NodeName): string => curve([this.place(parentOf(this.walk!.tree, place)), this.place(place)]);
     const draw = (places: NodeName[], kind: string): void => {
       const isCrowded = places.length > CROWDED ? " crowded" : "";
-      group.append(svg("path", { class: `link ${kind}${isCrowded}`, d: places.slice(0, MOST_LINKS).map(link).join("") }));
+      group.append(
+        svg("path", { class: `link ${kind}${isCrowded}`, d: places.slice(0, MOST_LINKS).map(link).join("") }),
+      );
     };
     draw(dropped, "dropped");
     draw(kept, "kept");
@@ -142,7 +145,7 @@ export class Tree {
     return group;
   }
 
-  private drawNodes(row: Row, room: number, isNarrow: boolean): SVGGElement {
+  private drawNodes(row: Row, isNarrow: boolean): SVGGElement {
     const { level, kept, dropped, ways } = row;
     const { tree } = this.walk!;
     const { y } = this.place({ level, node: 0 });
@@ -153,9 +156,11 @@ export class Tree {
     if (kept.length + dropped.length > CROWDED) {
       group.append(this.strokes(dropped, "dropped"), this.strokes(others, "kept"));
     } else {
-      const radius = Math.max(1.8, Math.min(5, (0.36 * room) / (kept.length + dropped.length)));
-      for (const place of dropped) group.append(this.node(place, "dropped", Math.min(radius, 3)));
-      for (const place of others) group.append(this.node(place, "kept", radius));
+      const roomFor = roomBetween([...dropped, ...others, ...ways].map((place) => this.place(place).x));
+      const radius = (place: NodeName, most: number): number =>
+        Math.max(2.1, Math.min(most, 0.5 * roomFor(this.place(place).x)));
+      for (const place of dropped) group.append(this.node(place, "dropped", radius(place, 3)));
+      for (const place of others) group.append(this.node(place, "kept", radius(place, 4.5)));
     }
     if (!isLeafLevel) for (const place of ways) group.append(this.node(place, "way", 5));
     const name = level === 0 ? "all items" : isLeafLevel ? "items" : `level ${level}`;
@@ -245,7 +250,9 @@ export class Tree {
     const layer = this.drawing.querySelector(".ring");
     layer?.replaceChildren();
     if (!layer || !this.opened || !this.walk) return;
-    const points = [{ level: 0, node: 0 }, ...wayTo(this.walk.tree, this.opened)].map((step) => rounded(this.place(step)));
+    const points = [{ level: 0, node: 0 }, ...wayTo(this.walk.tree, this.opened)].map((step) =>
+      rounded(this.place(step)),
+    );
     const { x, y } = points.at(-1)!;
     layer.append(svg("path", { d: curve(points) }), svg("circle", { cx: x, cy: y, r: 12 }));
   }
@@ -267,12 +274,16 @@ export class Tree {
   private describe(text: string): void {
     const beam = this.walk?.beam;
     if (text) return this.events.describe(text);
-    if (this.pointed?.path && beam && !beam.exact) {
-      const best = `among the best ${count(beam.width)} of its level; # is its place there.`;
-      return this.events.describe(`${nameOf(this.pointed)} was found because every branch on its way was ${best}`);
+    if (this.pointed?.path && beam) {
+      const because = beam.exact
+        ? "so wide a beam looks at every item."
+        : `every branch on its way was among the best ${count(beam.width)} of its level; # is its place there.`;
+      return this.events.describe(`${nameOf(this.pointed)} was found because ${because}`);
     }
     if (beam?.exact) {
-      return this.events.describe("So wide a beam looks at every item at once. Narrow it, and it has to choose branches.");
+      return this.events.describe(
+        "So wide a beam looks at every item at once. Narrow it, and it has to choose branches.",
+      );
     }
     this.events.describe("Point at a recommendation to see its way; select a node to see what lives below it.");
   }
@@ -297,7 +308,8 @@ export class Tree {
       this.current = key(place);
     }
     const { x, y } = this.place(place);
-    if (isOpening) this.events.open({ level: place.level, node: place.node }, { isRightOfCentre: x > this.width / 2, y });
+    if (isOpening)
+      this.events.open({ level: place.level, node: place.node }, { isRightOfCentre: x > this.width / 2, y });
   }
 
   private press(event: KeyboardEvent): void {
@@ -315,7 +327,9 @@ export class Tree {
   private neighbour(from: Drawn, pressed: string): Drawn | null {
     const { tree } = this.walk!;
     const onLevel = (level: number): Drawn[] =>
-      [...this.drawn.values()].filter((node) => node.level === level && !node.isStroke).sort((one, other) => one.x - other.x);
+      [...this.drawn.values()]
+        .filter((node) => node.level === level && !node.isStroke)
+        .sort((one, other) => one.x - other.x);
     switch (pressed) {
       case "ArrowUp":
         return (from.level > 0 && this.drawn.get(key(parentOf(tree, from)))) || null;
@@ -342,6 +356,15 @@ function inLevel(level: number, ...children: SVGElement[]): SVGGElement {
   const group = svg("g", { class: "level" }, ...children);
   group.style.setProperty("--level", String(level));
   return group;
+}
+
+/** For each of these places the distance to the nearest other one. */
+function roomBetween(places: number[]): (x: number) => number {
+  const sorted = [...places].sort((one, other) => one - other);
+  const room = new Map(
+    sorted.map((x, index) => [x, Math.min(x - (sorted[index - 1] ?? -1e9), (sorted[index + 1] ?? 1e9) - x)]),
+  );
+  return (x) => room.get(x) ?? 0;
 }
 
 const rounded = ({ x, y }: Point): Point => ({ x: Math.round(x * 10) / 10, y });

@@ -98,7 +98,8 @@ export class Walk {
   /** The children of what was kept on the level above, without those that were kept themselves. */
   private droppedOn(level: number): NodeName[] {
     if (!this.levels.has(level)) return [];
-    const above = this.levels.get(level - 1)?.nodes ?? Array.from({ length: this.tree.level_sizes[level - 1]! }, (_, node) => node);
+    const above =
+      this.levels.get(level - 1)?.nodes ?? Array.from({ length: this.tree.level_sizes[level - 1]! }, (_, node) => node);
     return above
       .flatMap((node) => childrenOf(this.tree, { level: level - 1, node }))
       .filter((place) => !this.kept.has(key(place)));

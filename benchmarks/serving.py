@@ -38,7 +38,9 @@ from beamtree.tree.item_tree import ItemTree
 K = 20
 ENGINE_BATCH = 64
 REQUESTS = 256
+ONE_BY_ONE = 240
 START_SECONDS = 60
+WARM_UP_SECONDS = 0.5
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUN = "from beamtree.cli.main import run; run()"
 HEAD_END = b"\r\n\r\n"
@@ -115,12 +117,14 @@ def http_request(history: npt.NDArray[np.int32]) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """Sends one request after another until told to stop, and notes how long each answer took."""
+    """Sends one request after another until the end of a window; notes how long the answers took that came within."""
 
-    def __init__(self, requests: list[bytes], *, first: int, until: float, finished: asyncio.Future[None]) -> None:
+    def __init__(
+        self, requests: list[bytes], *, first: int, window: tuple[float, float], finished: asyncio.Future[None]
+    ) -> None:
         self._requests = requests
         self._next = first
-        self._until = until
+        self._window = window
         self._finished = finished
         self._received = b""
         self.seconds: list[float] = []
@@ -137,10 +141,12 @@ class Connection(asyncio.Protocol):
         self._received += data
         if not _is_complete(self._received):
             return
-        self.seconds.append(time.perf_counter() - self._asked_at)
+        now, (begin, end) = time.perf_counter(), self._window
+        if begin <= now < end:
+            self.seconds.append(now - self._asked_at)
         self.failures += not self._received.startswith(b"HTTP/1.1 200")
         self._received = b""
-        if time.perf_counter() < self._until:
+        if now < end:
             self._ask()
         else:
             self._transport.close()
@@ -164,25 +170,27 @@ def _is_complete(received: bytes) -> bool:
     return length is not None and len(received) >= head + len(HEAD_END) + int(length.group(1))
 
 
-async def load(port: int, requests: list[bytes], *, connections: int, seconds: float) -> tuple[list[float], int, float]:
-    """Keep all connections busy; latencies in seconds, how many answers were failures, and the time it took."""
+async def load(port: int, requests: list[bytes], *, connections: int, seconds: float) -> tuple[list[float], int]:
+    """Keep all connections busy: the latencies of all answers within so many seconds, and how many were failures.
+
+    The seconds are counted from a moment when everything is under way.
+    """
     loop = asyncio.get_running_loop()
-    began_at = time.perf_counter()
+    begin = time.perf_counter() + WARM_UP_SECONDS
     opened: list[Connection] = []
     finished: list[asyncio.Future[None]] = []
     for number in range(connections):
         done: asyncio.Future[None] = loop.create_future()
 
         def make(number: int = number, done: asyncio.Future[None] = done) -> Connection:
-            return Connection(requests, first=number * 7, until=began_at + seconds, finished=done)
+            return Connection(requests, first=number * 7, window=(begin, begin + seconds), finished=done)
 
         _, connection = await loop.create_connection(make, "127.0.0.1", port)
         opened.append(connection)
         finished.append(done)
     await asyncio.wait_for(asyncio.gather(*finished), seconds + START_SECONDS)
-    took = time.perf_counter() - began_at
     latencies = [latency for connection in opened for latency in connection.seconds]
-    return latencies, sum(connection.failures for connection in opened), took
+    return latencies, sum(connection.failures for connection in opened)
 
 
 class Client:
@@ -253,7 +261,7 @@ def measure(*, num_items: int, connections: int, seconds: float, rounds: int) ->
     alone: list[float] = []
     served: list[float] = []
     latencies: list[float] = []
-    failures, busy_seconds = 0, 0.0
+    failures = 0
     bare_rates: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         save_artefact(Path(folder) / "model", artefact)
@@ -263,20 +271,18 @@ def measure(*, num_items: int, connections: int, seconds: float, rounds: int) ->
                 bare.search_one(warm_up)
                 client.ask(requests[warm_up])
             for round_number in range(rounds):
-                for step in range(max(5, 200 // rounds)):
+                for step in range(max(5, ONE_BY_ONE // rounds)):
                     alone.append(bare.search_one(step + round_number))
-                for step in range(max(5, 200 // rounds)):
                     served.append(client.ask(requests[(step + round_number) % len(requests)]))
                 bare_rates.append(bare.per_second(seconds / rounds))
                 load_now = load(port, requests, connections=connections, seconds=seconds / rounds)
-                some, failed, took = asyncio.run(load_now)
+                some, failed = asyncio.run(load_now)
                 latencies += some
                 failures += failed
-                busy_seconds += took
             client.close()
     p50, p95, p99 = (float(value) for value in np.percentile(np.array(latencies) * 1000, [50, 95, 99]))
     engine_rate = float(np.mean(bare_rates))
-    rate = len(latencies) / busy_seconds
+    rate = len(latencies) / seconds
     engine_ms, served_ms = float(np.median(alone)) * 1000, float(np.median(served)) * 1000
     return {
         "requests_per_second": round(rate, 1),

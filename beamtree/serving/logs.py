@@ -1,11 +1,12 @@
 """Logs as lines of JSON. What people watched or bought is not in them."""
 
-import json
 import logging
 import sys
 import traceback
 from datetime import UTC, datetime
 from typing import TextIO
+
+from pydantic_core import to_json
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -29,7 +30,7 @@ class JsonLines(logging.Formatter):
             places = traceback.extract_tb(record.exc_info[2])
             line["exception"] = record.exc_info[0].__name__
             line["where"] = [f"{place.filename}:{place.lineno} {place.name}" for place in places]
-        return json.dumps(line, default=str)
+        return to_json(line, fallback=str).decode()
 
 
 def log_to(stream: TextIO | None = None) -> None:

@@ -1,8 +1,10 @@
 """Start a server, keep it running, and stop it without losing a request."""
 
+import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
@@ -50,6 +52,7 @@ def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Cal
         server_header=False,
         date_header=False,
         lifespan="off",
+        proxy_headers=False,
         timeout_graceful_shutdown=int(settings.stop_seconds),
         timeout_keep_alive=75,
         http=protocol_waiting(settings.timeout_seconds),
@@ -111,6 +114,16 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
         self._announce = announce
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT, and then end in peace: uvicorn itself would die of the signal after all."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell the address once the server listens."""

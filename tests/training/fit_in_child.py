@@ -21,7 +21,7 @@ def fit(work: Path, out: Path, *, steps: int) -> None:
     config = small_config(
         model={"dropout": 0.2},
         tree={"order": "random"},
-        training={"checkpoint_minutes": 0, "validations": 2, "patience": 10, "rounds": 2},
+        training={"batch_size": 32, "checkpoint_minutes": 0, "validations": 2, "patience": 10, "rounds": 2},
     )
     dataset = prepare_dataset(two_group_log(), min_interactions=2)
     taken = 0

@@ -68,10 +68,10 @@ def timeless(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("one_thread")
 def test_killed_three_times_and_resumed_the_model_is_the_same(tmp_path: Path) -> None:
-    """Two rounds of 41 steps with a checkpoint after each: the first two kills fall into the first, the last beyond."""
+    """Two rounds of 20 steps with a checkpoint after each: the first two kills fall into the first, the last beyond."""
     work, out = tmp_path / "work", tmp_path / "found"
-    reached = [kill_after(steps, work=work, out=out) for steps in (1, 15, 40)]
-    assert 1 <= reached[0] < reached[1] < 41 < reached[2] < 82, reached
+    reached = [kill_after(steps, work=work, out=out) for steps in (1, 7, 20)]
+    assert 1 <= reached[0] < reached[1] < 20 < reached[2] < 40, reached
     assert not out.exists()
     last = start(work, out)
     last.communicate()

@@ -38,8 +38,19 @@ def test_only_training_spans_count() -> None:
 
 def test_one_very_active_user_does_not_decide_alone() -> None:
     """Ten people pair 0 with 1 and 2 with 3; one has touched a hundred items, and 1 and 2 among them."""
-    vectors = vectors_of([[0, 1]] * 5 + [[2, 3]] * 5 + [list(range(1, 3)) + list(range(4, 102))], num_items=102, size=3)
+    vectors = vectors_of([[0, 1]] * 5 + [[2, 3]] * 5 + [list(range(1, 3)) + list(range(4, 102))], num_items=102, size=2)
     assert vectors[0] @ vectors[1] > 0.9 > 0.3 > abs(vectors[1] @ vectors[2])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rounding_is_not_taken_for_an_opinion(seed: int) -> None:
+    """Half of the items never occur; a decomposition of this size leaves traces of rounding there."""
+    generator = np.random.default_rng(seed)
+    users, items = generator.integers(20, 400), int(generator.integers(20, 600))
+    present = generator.permutation(items)[: items // 2]
+    lists = [generator.choice(present, size=generator.integers(1, 30)).tolist() for _ in range(users)]
+    vectors = vectors_of(lists, num_items=items, size=24)
+    assert not vectors[~np.isin(np.arange(items), np.concatenate(lists))].any()
 
 
 @settings(max_examples=25, deadline=None)

@@ -35,6 +35,13 @@ class Model:
         kernel_tree = _kernels.Tree(self.tree.branching, self.tree.item_at_leaf, self.tree.leaf_of_item)
         object.__setattr__(self, "kernel_tree", kernel_tree)
 
+    def with_network(self, network: Network) -> Model:
+        """The same model with other small weights, for the next step of training."""
+        other = object.__new__(Model)
+        for name, value in {**self.__dict__, "network": network}.items():
+            object.__setattr__(other, name, value)
+        return other
+
     def allow(self, allowed_items: NDArray[np.bool_]) -> _kernels.LeafSet:
         """What any request may return, (items,), as bits over the leaves; can be kept and used for many searches."""
         return _kernels.allow(self.kernel_tree, allowed_items)

@@ -24,8 +24,8 @@ def add_candidate_scores(
 ) -> None:
     """Add to sums[target] the log-softmax over the candidate nodes, for each instance (Score of the paper).
 
-    histories: (instances, positions), read through the model's (old) tree; targets: (instances,). The candidates of an item
-    are the nodes of candidate_level below its group, node group_of_item[item] of group_level; -1 leaves the item out.
+    histories: (instances, positions), read through the model's (old) tree; targets: (instances,). The candidates of an
+    item are the nodes of candidate_level below its group, node group_of_item[item] of group_level; -1 leaves it out.
     sums: (items, candidates), float32 or float64. Columns behind the last candidate of a group stay as they are.
     """
     _kernels.relearn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,7 @@ class Model:
     kernel_tree: _kernels.Tree = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kernel_tree = _kernels.Tree(self.tree.branching, self.tree.item_at_leaf, self.tree.leaf_of_item)
-        object.__setattr__(self, "kernel_tree", kernel_tree)
+        object.__setattr__(self, "kernel_tree", _kernel_tree(self.tree))
 
     def allow(self, allowed_items: NDArray[np.bool_]) -> _kernels.LeafSet:
         """What any request may return, (items,), as bits over the leaves; can be kept and used for many searches."""
@@ -91,3 +91,13 @@ class Model:
             items,
             offsets,
         )
+
+
+_kernel_trees: WeakKeyDictionary[ItemTree, _kernels.Tree] = WeakKeyDictionary()
+
+
+def _kernel_tree(tree: ItemTree) -> _kernels.Tree:
+    """The kernels' view of a tree, made once: every step of training makes a new model of the same tree."""
+    if tree not in _kernel_trees:
+        _kernel_trees[tree] = _kernels.Tree(tree.branching, tree.item_at_leaf, tree.leaf_of_item)
+    return _kernel_trees[tree]

@@ -1,7 +1,7 @@
 """Training steps on the CPU: negatives, forward pass, loss and backward pass in one call, and Adam on table rows.
 
-All randomness is a hash of a seed and of what it is for, and sums are added in an order that depends on the batch alone:
-a step gives the same bytes for any number of threads.
+All randomness is a hash of a seed and of what it is for, and sums are added in an order that depends on the batch
+alone: a step gives the same bytes for any number of threads.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def learn_candidates(
 class Negatives:
     """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
 
-    sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at the
-    exact softmax of the first level that is not taken whole ("level"), or at the root ("root"). correct_positive: whether
-    q is divided by 1 - q of the positive, which makes it a distribution over the negatives; applies to "top_down".
-    Sampling scores nodes without dropout.
+    sampler: "uniform" over the level, or "top_down" with the model itself, without dropout. start: where top-down
+    sampling begins, at the exact softmax of the first level that is not taken whole ("level"), or at the root ("root").
+    correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the
+    negatives.
     """
 
     counts: Int64Array

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
+
+Normalisation = Literal["none", "layer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Shape:
     width: int = 5
     attention: int = 7
     mlp: tuple[int, int, int] = (11, 6, 4)
-    normalisation: str = "none"
+    normalisation: Normalisation = "none"
 
     @property
     def history(self) -> int:

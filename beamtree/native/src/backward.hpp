@@ -45,8 +45,14 @@ class Backward {
     Matrix<T> pulled_;         // (history, dp): sum over nodes of gradient times embedding
     Buffer<T> totals_;         // (history,)
     Matrix<T> positive_;       // (history, h): sums over nodes where the unit is above zero
-    Buffer<T> chosen_;         // (h, stride)
+    Buffer<T> chosen_;         // (h, chosen_stride)
     Buffer<T> packed_;         // (h, dp)
+    Buffer<T> lane_sums_, found_;
+
+    // Columns that the units' choices are spelled out for at a time. The stride is known to the compiler: twelve rows are
+    // read at once, and constant distances spare it twelve registers.
+    static constexpr index_t chosen_columns = 80;
+    static constexpr index_t chosen_stride = 80;
 
     static void clear(T* values, index_t count) {
         std::memset(static_cast<void*>(values), 0, static_cast<std::size_t>(count) * sizeof(T));
@@ -237,26 +243,27 @@ class Backward {
             *sums.through_bias += totals_[k];
         }
         // The rest comes from the units above zero.
-        reserve(positive_, count, round_up(h, lanes<T>));
-        T* chosen = chosen_.resize(h * stride + 2 * lanes<T>);
+        const index_t hp = round_up(h, lanes<T>);
+        reserve(positive_, count, hp);
+        clear(positive_.row(0), count * positive_.stride);
+        chosen_.resize(h * chosen_stride + 2 * lanes<T>);
         T* packed = packed_.resize(h * dp);
+        T* lane_sums = lane_sums_.zeroed(hp * lanes<T>);
+        T* found = found_.resize(hp);
         for (index_t k = 0; k < count; ++k) {
-            for (index_t i = 0; i < h; ++i) {
-                const std::uint8_t* signs = block.signs(k, i, h);
-                Vec<T> sum{};
-                for (index_t n = 0; n < padded; n += lanes<T>) {
-                    const Vec<T> kept = keep(load(g + k * stride + n), signs[n / lanes<T>]);
-                    store(chosen + i * stride + n, kept);
-                    sum += kept;
-                }
-                positive_.row(k)[i] = horizontal_sum<T>(sum);
-            }
             const T* a = history.a.row(k);
-            for (index_t i = 0; i < h; ++i)
-                for (index_t j = 0; j < dp; j += lanes<T>)
-                    store(packed + i * dp + j, load(net.wp_bent.row(i) + j) * load(a + j) + load(net.ww_bent.row(i) + j));
-            multiply<Layout::by_depth, Start::add>(d_coordinates, stride, packed, dp, chosen, stride, d, h, padded);
-            hidden_products(net, block, a, d_history.row(k), sums);
+            pack_bent(net, a, packed);
+            for (index_t start = 0; start < block.count; start += chosen_columns) {
+                const index_t columns = std::min(chosen_columns, padded - start);
+                choose(g + k * stride + start, block.signs(k, 0, h) + start / lanes<T>, block.bits_stride, h, columns,
+                       chosen_.data(), lane_sums);
+                sum_lanes(found, lane_sums, h);
+                for (index_t i = 0; i < h; ++i) positive_.row(k)[i] += found[i];
+                multiply<Layout::by_depth, Start::add>(d_coordinates + start, stride, packed, dp, chosen_.data(),
+                                                       chosen_stride, d, h, columns);
+                hidden_products(net, chosen_.data(), block.w.row(start), std::min(columns, block.count - start), a,
+                                d_history.row(k), sums);
+            }
         }
         multiply<Layout::by_depth, Start::add>(sums.bent_a, dp, positive_.row(0), positive_.stride, history.a.row(0),
                                                history.a.stride, h, count, dp);
@@ -266,14 +273,38 @@ class Backward {
             for (index_t i = 0; i < h; ++i) sums.bent_bias[i] += positive_.row(k)[i];
     }
 
-    // For one history row: Q = chosen times embeddings (h x dp), and where it goes.
-    BEAMTREE_INLINE void hidden_products(const Network<T>& net, NodeBlock<T>& block, const T* a, T* d_a, Gradients<T>& sums) {
-        const index_t dp = net.dp, stride = block.stride;
+    // out (h, dp) = W_p diag(a) + W_w, each row times its v (1 - slope).
+    static __attribute__((noinline)) void pack_bent(const Network<T>& net, const T* a, T* out) {
+        const index_t h = net.h, dp = net.dp, stride = net.wp_bent.stride;
+        const T *wp = net.wp_bent.row(0), *ww = net.ww_bent.row(0);
+        for (index_t i = 0; i < h; ++i, wp += stride, ww += stride, out += dp)
+            for (index_t j = 0; j < dp; j += lanes<T>) store(out + j, load(wp + j) * load(a + j) + load(ww + j));
+    }
+
+    // chosen (h, columns) = g (columns,) where a unit is above zero, else zero; lane_sums (h, lanes) adds each row up.
+    static __attribute__((noinline)) void choose(const T* g, const std::uint8_t* signs, index_t signs_stride, index_t h,
+                                                 index_t columns, T* chosen, T* lane_sums) {
+        for (index_t i = 0; i < h; ++i, signs += signs_stride, chosen += chosen_stride) {
+            Vec<T> sum{};
+            for (index_t n = 0; n < columns; n += lanes<T>) {
+                const Vec<T> kept = keep<T>(load(g + n), signs[n / lanes<T>]);
+                store(chosen + n, kept);
+                sum += kept;
+            }
+            store(lane_sums + i * lanes<T>, sum);
+        }
+    }
+
+    // For one history row: Q = chosen (h, count) times embeddings w (count, dp), and where it goes.
+    static __attribute__((noinline)) void hidden_products(const Network<T>& net, const T* chosen, const T* w, index_t count,
+                                                          const T* a, T* d_a, Gradients<T>& sums) {
+        const index_t dp = net.dp, bent_stride = net.wp_bent.stride;
+        T *bent_p = sums.bent_p, *bent_w = sums.bent_w;
+        const T* wp_bent = net.wp_bent.row(0);
         for_column_tiles<T>(dp, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
             for_row_blocks<V>(net.h, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
                 Tile<T, R, V> tile{};
-                tile.template accumulate<Layout::by_rows>(chosen_.data() + row * stride, stride, block.w.row(0) + column,
-                                                          block.w.stride, block.count);
+                tile.template accumulate<Layout::by_rows>(chosen + row * chosen_stride, chosen_stride, w + column, dp, count);
                 Vec<T> scale[V], sum[V];
 #pragma GCC unroll 12
                 for (int v = 0; v < V; ++v) {
@@ -286,9 +317,9 @@ class Backward {
                     for (int v = 0; v < V; ++v) {
                         const index_t at = (row + r) * dp + column + v * lanes<T>;
                         const Vec<T> q = tile.at[r][v];
-                        store(sums.bent_p + at, load(sums.bent_p + at) + q * scale[v]);
-                        store(sums.bent_w + at, load(sums.bent_w + at) + q);
-                        sum[v] += q * load(net.wp_bent.row(row + r) + column + v * lanes<T>);
+                        store(bent_p + at, load(bent_p + at) + q * scale[v]);
+                        store(bent_w + at, load(bent_w + at) + q);
+                        sum[v] += q * load(wp_bent + (row + r) * bent_stride + column + v * lanes<T>);
                     }
 #pragma GCC unroll 12
                 for (int v = 0; v < V; ++v) store(d_a + column + v * lanes<T>, sum[v]);

@@ -10,7 +10,7 @@
 namespace beamtree {
 
 // Columns that stay in the first-level cache while the history runs past them.
-inline constexpr index_t columns_in_cache = 160;
+inline constexpr index_t columns_in_cache = 320;
 
 struct Dropout {
     float rate = 0;
@@ -64,10 +64,108 @@ struct NodeBlock {
     }
 };
 
+// out (d, h) = (W_p diag(a) + W_w) transposed, for one history row a; h in N vectors.
+template <int N, class T>
+void pack_vectors(const Network<T>& net, const T* a, T* out, index_t out_stride, index_t first) {
+    const index_t stride = net.wp_t.stride;
+    const T *wp = net.wp_t.row(0) + first, *ww = net.ww_t.row(0) + first;
+    out += first;
+    for (index_t j = net.d; j > 0; --j, ++a, wp += stride, ww += stride, out += out_stride) {
+        const Vec<T> scale = splat(*a);
+#pragma GCC unroll 8
+        for (int i = 0; i < N; ++i)
+            store(out + i * lanes<T>, load(wp + i * lanes<T>) * scale + load(ww + i * lanes<T>));
+    }
+}
+
+template <class T>
+__attribute__((noinline)) void pack_row(const Network<T>& net, const T* a, T* out, index_t out_stride) {
+    for (index_t first = 0; first < net.h; first += 6 * lanes<T>) {
+        switch (std::min<index_t>(6, (net.h - first + lanes<T> - 1) / lanes<T>)) {
+            case 1: pack_vectors<1>(net, a, out, out_stride, first); break;
+            case 2: pack_vectors<2>(net, a, out, out_stride, first); break;
+            case 3: pack_vectors<3>(net, a, out, out_stride, first); break;
+            case 4: pack_vectors<4>(net, a, out, out_stride, first); break;
+            case 5: pack_vectors<5>(net, a, out, out_stride, first); break;
+            default: pack_vectors<6>(net, a, out, out_stride, first); break;
+        }
+    }
+}
+
+// One history row against a stretch of columns.
+template <class T>
+struct AttendRow {
+    const T* packed;  // (d, h): W_p diag(a_k) + W_w, as loud as the units
+    index_t packed_stride;
+    const T* u;            // (h,)
+    const T* coordinates;  // (d, columns)
+    index_t stride;
+    T* t;                 // (columns,) before the last PReLU: what passes through, completed here
+    T* s;                 // (columns,) after it; may be t
+    std::uint8_t* signs;  // (h, bits_stride)
+    index_t bits_stride;
+    index_t columns;
+};
+
+// A function of its own, so that its inner loop has the registers to itself.
+template <bool keep_signs, class T>
+__attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow<T> at) {
+    const index_t d = net.d, raised = net.raised, loud = net.loud, rows = keep_signs ? net.h : net.loud;
+    const T* directions = net.direction.data();
+    for_column_tiles<T>(at.columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
+        T* t = at.t + column;
+        // Adds up what the units say: those before raised raise the weight, those before loud lower it.
+        for_row_blocks<V>(rows, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
+            Tile<T, R, V> tile;
+#pragma GCC unroll 12
+            for (int r = 0; r < R; ++r)
+#pragma GCC unroll 12
+                for (int v = 0; v < V; ++v) tile.at[r][v] = splat(at.u[row + r]);
+            tile.template accumulate<Layout::by_depth>(at.packed + row, at.packed_stride, at.coordinates + column, at.stride,
+                                                       d);
+            const Vec<T> zero = fresh_zero<T>();
+            if constexpr (keep_signs)
+#pragma GCC unroll 12
+                for (int r = 0; r < R; ++r)
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v)
+                        at.signs[(row + r) * at.bits_stride + column / lanes<T> + v] =
+                            positive_bits<T>(tile.at[r][v], zero);
+            Vec<T> sum[V];
+#pragma GCC unroll 12
+            for (int v = 0; v < V; ++v) sum[v] = positive_part<T>(tile.at[0][v], zero);
+            if (row + R <= raised || (row >= raised && row + R <= loud)) {
+#pragma GCC unroll 12
+                for (int r = 1; r < R; ++r)
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero);
+                if (row < raised)
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
+                else
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) - sum[v]);
+            } else {
+                const T* direction = directions + row;
+#pragma GCC unroll 12
+                for (int v = 0; v < V; ++v) sum[v] *= direction[0];
+#pragma GCC unroll 12
+                for (int r = 1; r < R; ++r)
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero) * direction[r];
+#pragma GCC unroll 12
+                for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
+            }
+        });
+    });
+    const Vec<T> slope = splat(net.output_slope);
+    for (index_t n = 0; n < at.columns; n += lanes<T>) store(at.s + n, leaky<T>(load(at.t + n), slope));
+}
+
 // Attention weights of every (history row, node): block.weights(k). With keep_signs, also block.t and block.bits.
 template <bool keep_signs, class T>
 void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& block) {
-    const index_t d = net.d, h = net.h, hp = round_up(h, lanes<T>), stride = block.stride;
+    const index_t d = net.d, h = net.h, stride = block.stride;
     block.history = history.count;
     block.y0.resize((history.count + d) * stride + 2 * lanes<T>);
     transpose(block.coordinates(), stride, block.w.row(0), block.w.stride, block.padded, d);
@@ -80,61 +178,16 @@ void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& bloc
     multiply<Layout::by_rows, Start::row_bias>(before, stride, history.through.row(0), history.through.stride,
                                                block.coordinates(), stride, history.count, d, block.padded,
                                                history.through_bias.data());
-    const index_t packed_stride = row_stride<T>(hp);
+    const index_t packed_stride = row_stride<T>(round_up(h, lanes<T>));
     T* packed = block.packed.resize(d * packed_stride);
-    const T* v_bent = net.v_bent.data();
-    const Vec<T> output_slope = splat(net.output_slope);
-    for (index_t start = 0; start < block.padded; start += columns_in_cache) {
-        const index_t columns = std::min(columns_in_cache, block.padded - start);
+    for (index_t start = 0; start < block.padded; start += columns_in_cache)
         for (index_t k = 0; k < history.count; ++k) {
-            const T* a = history.a.row(k);
-            for (index_t j = 0; j < d; ++j) {
-                const Vec<T> scale = splat(a[j]);
-                for (index_t i = 0; i < hp; i += lanes<T>)
-                    store(packed + j * packed_stride + i, load(net.wp_t.row(j) + i) * scale + load(net.ww_t.row(j) + i));
-            }
-            const T* u = history.u.row(k);
-            T* t_row = before + k * stride + start;
-            T* s_row = block.weights(k) + start;
-            const T* coordinates = block.coordinates() + start;
-            std::uint8_t* signs = nullptr;
-            if constexpr (keep_signs) signs = block.bits.data() + k * h * block.bits_stride + start / lanes<T>;
-            for_column_tiles<T>(columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
-                T* t = t_row + column;
-                for_row_blocks<V>(h, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
-                    Tile<T, R, V> tile;
-#pragma GCC unroll 12
-                    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 12
-                        for (int v = 0; v < V; ++v) tile.at[r][v] = splat(u[row + r]);
-                    tile.template accumulate<Layout::by_depth>(packed + row, packed_stride, coordinates + column, stride, d);
-                    const Vec<T> zero = fresh_zero<T>();
-                    Vec<T> sum[2][V];
-#pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) {
-                        sum[0][v] = load(t + v * lanes<T>);
-                        sum[1][v] = zero;
-                    }
-#pragma GCC unroll 12
-                    for (int r = 0; r < R; ++r) {
-                        const Vec<T> weight = splat(v_bent[row + r]);
-#pragma GCC unroll 12
-                        for (int v = 0; v < V; ++v) {
-                            sum[r % 2][v] += weight * positive_part(tile.at[r][v], zero);
-                            if constexpr (keep_signs)
-                                signs[(row + r) * block.bits_stride + column / lanes<T> + v] =
-                                    positive_bits(tile.at[r][v], zero);
-                        }
-                    }
-#pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) store(t + v * lanes<T>, sum[0][v] + sum[1][v]);
-                });
-#pragma GCC unroll 12
-                for (int v = 0; v < V; ++v)
-                    store(s_row + column + v * lanes<T>, leaky<T>(load(t + v * lanes<T>), output_slope));
-            });
+            pack_row(net, history.a.row(k), packed, packed_stride);
+            std::uint8_t* signs = keep_signs ? block.bits.data() + k * h * block.bits_stride + start / lanes<T> : nullptr;
+            attend_row<keep_signs>(net, AttendRow<T>{packed, packed_stride, history.u.row(k), block.coordinates() + start,
+                                                     stride, before + k * stride + start, block.weights(k) + start, signs,
+                                                     block.bits_stride, std::min(columns_in_cache, block.padded - start)});
         }
-    }
 }
 
 // Standardises every column of x (units x padded) in place and keeps the inverse deviation.

@@ -56,17 +56,18 @@ class Gradients {
             const T full_bias = slope * *through_bias + (1 - slope) * bent_bias[i];
             T along = net.hidden_bias[i] * full_bias;
             T below = net.hidden_bias[i] * (*through_bias - bent_bias[i]);
-            out.hidden_bias[i] = net.v[i] * full_bias;
+            const index_t unit = net.unit_order[static_cast<std::size_t>(i)];
+            out.hidden_bias[unit] = net.v[i] * full_bias;
             for (int part = 0; part < 3; ++part)
                 for (index_t j = 0; j < net.d; ++j) {
                     const T positive = bent[part][i * net.dp + j], all = through[part][j];
                     const T full = slope * all + (1 - slope) * positive;
                     const T weight = weights[part]->row(i)[j];
-                    out.hidden_weight[i * 3 * net.d + part * net.d + j] = net.v[i] * full;
+                    out.hidden_weight[unit * 3 * net.d + part * net.d + j] = net.v[i] * full;
                     along += weight * full;
                     below += weight * (all - positive);
                 }
-            out.output_weight[i] = along;
+            out.output_weight[unit] = along;
             slope_gradient += net.v[i] * below;
         }
         *out.hidden_slope = slope_gradient;

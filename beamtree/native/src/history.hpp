@@ -26,7 +26,7 @@ struct History {
     std::vector<index_t> rows;         // (count,) ascending ids in the table
     std::vector<Occurrence> occurrences;
     Matrix<T> a;                       // (count, dp)
-    Matrix<T> u;                       // (count, h): W_a a_k + b
+    Matrix<T> u;                       // (count, h): W_a a_k + b, as loud as the units
     Matrix<T> through;                 // (count, dp): slope * v^T (W_p diag(a_k) + W_w)
     Buffer<T> through_bias;            // (count,): c + slope * v . u_k
     Matrix<T> g;                       // (count + d, m1): share of each attention weight, then of each node coordinate
@@ -51,7 +51,7 @@ struct History {
         reserve(u, count, hp);
         for (index_t k = 0; k < count; ++k)
             for (index_t i = 0; i < hp; i += lanes<T>)
-                store(u.row(k) + i, i < net.h ? load(net.hidden_bias.data() + i) : Vec<T>{});
+                store(u.row(k) + i, i < net.h ? load(net.loud_bias.data() + i) : Vec<T>{});
         multiply<Layout::by_rows, Start::add>(u.row(0), u.stride, a.row(0), a.stride, net.wa_t.row(0), net.wa_t.stride,
                                               count, net.d, hp);
         reserve(through, count, net.dp);

@@ -39,9 +39,12 @@ struct Tile {
         const index_t a_step = layout == Layout::by_depth ? a_stride : 1;
         for (; depth >= 4; depth -= 4) {
 #pragma GCC unroll 4
-            for (int u = 0; u < 4; ++u) step<layout>(a + u * a_step, a_stride, b + u * b_stride);
-            a += 4 * a_step;
-            b += 4 * b_stride;
+            for (int u = 0; u < 4; ++u) {
+                if (layout == Layout::by_depth) hold_address(a);
+                step<layout>(a, a_stride, b);
+                a += a_step;
+                b += b_stride;
+            }
         }
         for (; depth > 0; --depth) {
             step<layout>(a, a_stride, b);
@@ -96,7 +99,7 @@ BEAMTREE_INLINE void for_column_tiles(index_t padded_columns, Body&& body) {
 
 // padded_columns is a multiple of the lanes; out and b have that many columns per row at least.
 template <Layout layout, Start start, class T>
-void multiply(T* out, index_t out_stride, const T* a, index_t a_stride, const T* b, index_t b_stride, index_t rows,
+__attribute__((noinline)) void multiply(T* out, index_t out_stride, const T* a, index_t a_stride, const T* b, index_t b_stride, index_t rows,
               index_t depth, index_t padded_columns, const T* bias = nullptr) {
     for_column_tiles<T>(padded_columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
         for_row_blocks<V>(rows, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
@@ -142,6 +145,22 @@ BEAMTREE_INLINE void transpose_block(float* out, index_t out_stride, const float
         store(out + i * out_stride, Vec<float>(__builtin_shufflevector(four[i], four[i + 4], 0, 1, 2, 3, 8, 9, 10, 11)));
         store(out + (i + 4) * out_stride,
               Vec<float>(__builtin_shufflevector(four[i], four[i + 4], 4, 5, 6, 7, 12, 13, 14, 15)));
+    }
+}
+
+// out (rows,) = sums over the lanes of in (rows, lanes); both hold rows up to a multiple of the lanes.
+template <class T>
+void sum_lanes(T* out, const T* in, index_t rows) {
+    for (index_t first = 0; first < rows; first += lanes<T>) {
+        if constexpr (std::is_same_v<T, float>) {
+            float block[64];
+            transpose_block(block, 8, in + first * 8, 8);
+            Vec<float> sum = load(block);
+            for (int i = 1; i < 8; ++i) sum += load(block + 8 * i);
+            store(out + first, sum);
+        } else {
+            for (index_t i = first; i < first + lanes<T>; ++i) out[i] = horizontal_sum<T>(load(in + i * lanes<T>));
+        }
     }
 }
 

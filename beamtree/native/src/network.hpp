@@ -66,7 +66,11 @@ struct Network {
     std::vector<index_t> window_of;  // (K,) window of each history position
 
     // Attention: x_k = PReLU(W_a a_k + W_p (a_k * w) + W_w w + b), s_k = PReLU(v . x_k + c).
-    Matrix<T> wa_t, wp_t, ww_t;           // (d, h)
+    // Units are kept in an order of their own: those whose v_i (1 - slope) is above zero, below zero, and zero.
+    std::vector<index_t> unit_order;      // (h,) the unit's index in the raw weights
+    index_t raised = 0, loud = 0;         // units above zero; units not zero
+    Matrix<T> wa_t, wp_t, ww_t;           // (d, h), loud columns times |v_i (1 - slope)|
+    Buffer<T> loud_bias, direction;       // (h,) b likewise; the sign of v_i (1 - slope): 1, -1 or 0
     Matrix<T> wa, wp, ww;                 // (h, dp)
     Matrix<T> wa_bent, wp_bent, ww_bent;  // (h, dp), row i times v_i (1 - slope): the part that the PReLU bends
     Buffer<T> hidden_bias, v, v_bent;     // (h,)
@@ -102,10 +106,27 @@ struct Network {
         hidden_slope = raw.hidden_slope;
         output_bias = raw.output_bias;
         output_slope = raw.output_slope;
-        copy(hidden_bias, raw.hidden_bias, h);
-        copy(v, raw.output_weight, h);
-        copy(v_bent, raw.output_weight, h);
-        for (index_t i = 0; i < h; ++i) v_bent[i] *= 1 - hidden_slope;
+        constexpr T silence = static_cast<T>(1e-20);
+        auto bend = [&](index_t unit) { return raw.output_weight[unit] * (1 - hidden_slope); };
+        for (index_t unit = 0; unit < h; ++unit)
+            if (bend(unit) > silence) unit_order.push_back(unit);
+        raised = static_cast<index_t>(unit_order.size());
+        for (index_t unit = 0; unit < h; ++unit)
+            if (bend(unit) < -silence) unit_order.push_back(unit);
+        loud = static_cast<index_t>(unit_order.size());
+        for (index_t unit = 0; unit < h; ++unit)
+            if (!(std::abs(bend(unit)) > silence)) unit_order.push_back(unit);
+        for (Buffer<T>* buffer : {&hidden_bias, &v, &v_bent, &loud_bias, &direction})
+            buffer->zeroed(round_up(h, lanes<T>) + lanes<T>);
+        auto loudness = [&](index_t i) { return i < loud ? std::abs(v_bent[i]) : T(1); };
+        for (index_t i = 0; i < h; ++i) {
+            const index_t unit = unit_order[static_cast<std::size_t>(i)];
+            hidden_bias[i] = raw.hidden_bias[unit];
+            v[i] = raw.output_weight[unit];
+            v_bent[i] = bend(unit);
+            loud_bias[i] = hidden_bias[i] * loudness(i);
+            direction[i] = i < raised ? T(1) : i < loud ? T(-1) : T(0);
+        }
         Matrix<T>* plain[3] = {&wa, &wp, &ww};
         Matrix<T>* transposed[3] = {&wa_t, &wp_t, &ww_t};
         Matrix<T>* bent[3] = {&wa_bent, &wp_bent, &ww_bent};
@@ -117,10 +138,10 @@ struct Network {
             through[part]->zeroed(dp);
             for (index_t i = 0; i < h; ++i)
                 for (index_t j = 0; j < d; ++j) {
-                    T weight = raw.hidden_weight[i * 3 * d + part * d + j];
+                    T weight = raw.hidden_weight[unit_order[static_cast<std::size_t>(i)] * 3 * d + part * d + j];
                     plain[part]->row(i)[j] = weight;
                     bent[part]->row(i)[j] = weight * v_bent[i];
-                    transposed[part]->row(j)[i] = weight;
+                    transposed[part]->row(j)[i] = weight * loudness(i);
                     (*through[part])[j] += v[i] * weight;
                 }
         }

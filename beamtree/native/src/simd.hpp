@@ -62,6 +62,14 @@ BEAMTREE_INLINE void hold_in_register(V& v) {
 #endif
 }
 
+// The same for an address: what follows is reached by constant offsets from it.
+template <class T>
+BEAMTREE_INLINE void hold_address(const T*& p) {
+#if defined(__x86_64__)
+    asm("" : "+r"(p));
+#endif
+}
+
 // sum += a * b. Spelled out where the machine has it: left alone, the compiler picks forms that overwrite a factor, and
 // pays with moves and spills inside the innermost loop.
 BEAMTREE_INLINE void multiply_add(Vec<float>& sum, Vec<float> a, Vec<float> b) {
@@ -85,46 +93,46 @@ BEAMTREE_INLINE Vec<T> fresh_zero() {
 }
 
 // max(x, 0), lane by lane.
-BEAMTREE_INLINE Vec<float> positive_part(Vec<float> x, Vec<float> zero) {
+template <class T>
+BEAMTREE_INLINE Vec<T> positive_part(Vec<T> x, Vec<T> zero) {
 #ifdef __AVX__
-    return __builtin_ia32_maxps256(x, zero);
-#else
-    return x > zero ? x : zero;
+    if constexpr (std::is_same_v<T, float>) return __builtin_ia32_maxps256(x, zero);
 #endif
+    return x > zero ? x : zero;
 }
-
-BEAMTREE_INLINE Vec<double> positive_part(Vec<double> x, Vec<double> zero) { return x > zero ? x : zero; }
 
 // One bit per lane: whether the lane is above zero.
-BEAMTREE_INLINE std::uint8_t positive_bits(Vec<float> x, Vec<float> zero) {
-    Mask<float> above = x > zero;
+template <class T>
+BEAMTREE_INLINE std::uint8_t positive_bits(Vec<T> x, Vec<T> zero) {
+    const Mask<T> above = x > zero;
 #ifdef __AVX__
-    return static_cast<std::uint8_t>(__builtin_ia32_movmskps256(reinterpret_cast<Vec<float>>(above)));
-#else
-    std::uint8_t bits = 0;
-    for (int i = 0; i < 8; ++i) bits |= static_cast<std::uint8_t>((above[i] & 1) << i);
-    return bits;
+    if constexpr (std::is_same_v<T, float>)
+        return static_cast<std::uint8_t>(__builtin_ia32_movmskps256(reinterpret_cast<Vec<float>>(above)));
 #endif
+    std::uint8_t bits = 0;
+    for (index_t i = 0; i < lanes<T>; ++i) bits = static_cast<std::uint8_t>(bits | ((above[i] & 1) << i));
+    return bits;
 }
 
-BEAMTREE_INLINE std::uint8_t positive_bits(Vec<double> x, Vec<double> zero) {
-    Mask<double> above = x > zero;
-    std::uint8_t bits = 0;
-    for (int i = 0; i < 4; ++i) bits |= static_cast<std::uint8_t>((above[i] & 1) << i);
-    return bits;
-}
+// For every pattern of bits, the mask of the lanes whose bit is set.
+template <class T>
+struct LaneMasks {
+    alignas(64) std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t> of[1 << lanes<T>][lanes<T>];
+
+    constexpr LaneMasks() : of{} {
+        for (int bits = 0; bits < 1 << lanes<T>; ++bits)
+            for (int lane = 0; lane < lanes<T>; ++lane) of[bits][lane] = (bits >> lane) & 1 ? -1 : 0;
+    }
+};
+template <class T>
+inline constexpr LaneMasks<T> lane_masks;
 
 // Keeps the lanes whose bit is set and zeroes the others.
-BEAMTREE_INLINE Vec<float> keep(Vec<float> x, std::uint8_t bits) {
-    const Mask<float> lane = {1, 2, 4, 8, 16, 32, 64, 128};
-    Mask<float> chosen = (lane & static_cast<std::int32_t>(bits)) == lane;
-    return reinterpret_cast<Vec<float>>(reinterpret_cast<Mask<float>>(x) & chosen);
-}
-
-BEAMTREE_INLINE Vec<double> keep(Vec<double> x, std::uint8_t bits) {
-    const Mask<double> lane = {1, 2, 4, 8};
-    Mask<double> chosen = (lane & static_cast<std::int64_t>(bits)) == lane;
-    return reinterpret_cast<Vec<double>>(reinterpret_cast<Mask<double>>(x) & chosen);
+template <class T>
+BEAMTREE_INLINE Vec<T> keep(Vec<T> x, std::uint8_t bits) {
+    Mask<T> chosen;
+    std::memcpy(&chosen, lane_masks<T>.of[bits], sizeof(chosen));
+    return reinterpret_cast<Vec<T>>(reinterpret_cast<Mask<T>>(x) & chosen);
 }
 
 template <class T>

@@ -1,0 +1,44 @@
+"""Random models at the paper's sizes: K 69 in ten windows, d 24, attention 36, layers 128, 64, 24."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beamtree.config import ModelSettings
+from beamtree.model.preference import PreferenceModel, build_model
+from beamtree.native.network import Network
+from beamtree.native.search import Model
+from beamtree.tree.item_tree import ItemTree
+
+SETTINGS = ModelSettings()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One random model for both sides of a comparison."""
+
+    settings: ModelSettings
+    tree: ItemTree
+    torch_model: PreferenceModel
+
+    def native_model(self) -> Model:
+        """The model as the kernels read it."""
+        network = Network.pack(
+            dict(self.torch_model.named_parameters()),
+            windows=self.settings.windows,
+            normalisation=self.settings.normalisation,
+        )
+        return Model(network, self.tree, self.torch_model.node_table)
+
+    def histories(self, count: int, *, seed: int = 0) -> NDArray[np.int32]:
+        """Full histories of random items: (count, positions)."""
+        generator = np.random.default_rng(seed)
+        shape = (count, self.settings.history_length)
+        return generator.integers(0, self.tree.num_items, shape).astype(np.int32)
+
+
+def random_subject(*, items: int, seed: int = 0) -> Subject:
+    """A random tree of `items` leaves, branching 2, and a random model for it."""
+    tree = ItemTree(2, np.random.default_rng(seed).permutation(items).astype(np.int32))
+    return Subject(SETTINGS, tree, build_model(SETTINGS, tree, seed=seed).eval())

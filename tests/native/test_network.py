@@ -1,0 +1,155 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("beamtree.native._kernels")
+
+from beamtree.native.network import Network
+from tests.native.plain_network import PAPER, Normalisation, Shape, attention_weights, random_weights, scores
+
+SHAPES = {
+    "small": Shape(),
+    "one of each": Shape(windows=(1,), width=1, attention=1, mlp=(1, 1, 1)),
+    "odd": Shape(windows=(2, 1, 4), width=9, attention=17, mlp=(13, 9, 3)),
+    "paper": PAPER,
+}
+NODES = [1, 2, 7, 8, 9, 17, 200]
+
+
+def pack(weights: dict[str, torch.Tensor], shape: Shape) -> Network:
+    return Network.pack(weights, windows=shape.windows, normalisation=shape.normalisation)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("count", NODES)
+def test_attention_equals_the_formula(shape: Shape, count: int, dtype: torch.dtype) -> None:
+    weights = random_weights(shape, seed=1, dtype=dtype)
+    generator = torch.Generator().manual_seed(count)
+    vectors = torch.randn(shape.history, shape.width, generator=generator, dtype=dtype)
+    nodes = torch.randn(count, shape.width, generator=generator, dtype=dtype)
+    found = pack(weights, shape).attention_weights(vectors, nodes)
+    expected = attention_weights(weights, vectors, nodes).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-12 if dtype == torch.float64 else 2e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("count", NODES)
+def test_attention_gradients_equal_autograd(shape: Shape, count: int) -> None:
+    weights = random_weights(shape, seed=2, dtype=torch.float64)
+    for array in weights.values():
+        array.requires_grad_()
+    generator = torch.Generator().manual_seed(count)
+    vectors = torch.randn(shape.history, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
+    nodes = torch.randn(count, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
+    incoming = torch.randn(shape.history, count, generator=generator, dtype=torch.float64)
+    (attention_weights(weights, vectors, nodes) * incoming).sum().backward()
+    found = pack(weights, shape).attention_gradients(vectors, nodes, d_weights=incoming)
+    assert vectors.grad is not None
+    assert nodes.grad is not None
+    np.testing.assert_allclose(found.vectors, vectors.grad.numpy(), atol=1e-10)
+    np.testing.assert_allclose(found.nodes, nodes.grad.numpy(), atol=1e-10)
+    for name, array in weights.items():
+        if name.startswith("attention."):
+            assert array.grad is not None
+            np.testing.assert_allclose(found.weights[name], array.grad.numpy(), atol=1e-9, err_msg=name)
+
+
+class NativeAttention(torch.autograd.Function):
+    """The attention unit as an autograd function, so that torch's own gradient check can judge it."""
+
+    @staticmethod
+    def forward(ctx, shape, names, vectors, nodes, *arrays):  # type: ignore[no-untyped-def]
+        ctx.network = pack(dict(zip(names, arrays, strict=True)), shape)
+        ctx.names = names
+        ctx.save_for_backward(vectors, nodes)
+        return torch.from_numpy(ctx.network.attention_weights(vectors, nodes))
+
+    @staticmethod
+    def backward(ctx, d_weights):  # type: ignore[no-untyped-def]
+        vectors, nodes = ctx.saved_tensors
+        found = ctx.network.attention_gradients(vectors, nodes, d_weights=d_weights.contiguous())
+        arrays = (torch.from_numpy(found.weights[name]) for name in ctx.names)
+        return None, None, torch.from_numpy(found.vectors), torch.from_numpy(found.nodes), *arrays
+
+
+def test_gradcheck_in_double_precision() -> None:
+    shape = Shape(windows=(2, 1), width=3, attention=5)
+    weights = random_weights(shape, seed=5, dtype=torch.float64)
+    names = tuple(weights)
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(shape.history, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
+    nodes = torch.randn(6, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
+    arrays = [array.requires_grad_() if name.startswith("attention.") else array for name, array in weights.items()]
+    assert torch.autograd.gradcheck(
+        lambda *inputs: NativeAttention.apply(shape, names, *inputs),  # type: ignore[no-untyped-call]
+        (vectors, nodes, *arrays),
+        atol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("normalisation", ["none", "layer"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("filled", ["full", "some", "empty", "one item repeated"])
+def test_scores_equal_the_plain_network(shape: Shape, normalisation: Normalisation, filled: str) -> None:
+    shape = dataclasses.replace(shape, normalisation=normalisation)
+    weights = random_weights(shape, seed=3)
+    generator = np.random.default_rng(7)
+    table = generator.normal(size=(90, shape.width)).astype(np.float32)
+    history = generator.integers(0, 90, shape.history)
+    if filled == "some":
+        history[: shape.history // 2] = -1
+    elif filled == "empty":
+        history[:] = -1
+    elif filled == "one item repeated":
+        history[:] = 5
+    rows = generator.integers(0, 90, 333)
+    found = pack(weights, shape).score(table, node_rows=rows, history_table=table, history_rows=history)
+    tensor = torch.from_numpy(table)
+    present = torch.from_numpy(history >= 0)[None]
+    expected = scores(weights, shape, tensor[history.clip(min=0)][None], present, tensor[rows][None])[0]
+    np.testing.assert_allclose(found, expected.numpy(), atol=2e-4)
+
+
+def test_batch_norm_is_folded_into_the_layers() -> None:
+    shape = Shape()
+    weights = random_weights(shape, seed=4)
+    generator = torch.Generator().manual_seed(1)
+    folded = dict(weights)
+    for layer, units in enumerate(shape.mlp):
+        mean, gain, offset = (torch.randn(units, generator=generator) for _ in range(3))
+        variance = torch.rand(units, generator=generator) + 0.5
+        norm = {"running_mean": mean, "running_var": variance, "weight": gain, "bias": offset}
+        weights |= {f"norm.{layer}.{name}": array for name, array in norm.items()}
+        scale = gain / (variance + 1e-5).sqrt()
+        folded[f"mlp.{layer}.weight"] = folded[f"mlp.{layer}.weight"] * scale[:, None]
+        folded[f"mlp.{layer}.bias"] = (folded[f"mlp.{layer}.bias"] - mean) * scale + offset
+    table = torch.randn(20, shape.width, generator=generator)
+    history, rows = np.arange(shape.history), np.arange(20)
+    network = Network.pack(weights, windows=shape.windows, normalisation="batch")
+    found = network.score(table, node_rows=rows, history_table=table, history_rows=history)
+    present = torch.ones(1, shape.history, dtype=torch.bool)
+    expected = scores(folded, shape, table[history][None], present, table[None])[0]
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
+
+
+def test_missing_and_misshapen_weights_are_named() -> None:
+    shape = Shape()
+    weights = random_weights(shape, seed=1)
+    with pytest.raises(ValueError, match=r"mlp\.2\.weight is missing"):
+        pack({name: array for name, array in weights.items() if name != "mlp.2.weight"}, shape)
+    with pytest.raises(ValueError, match=r"attention\.hidden\.bias should hold 7 values, got 6"):
+        pack({**weights, "attention.hidden.bias": torch.zeros(6)}, shape)
+
+
+def test_rows_out_of_range_are_refused() -> None:
+    shape = Shape()
+    network = pack(random_weights(shape, seed=1), shape)
+    table = np.zeros((4, shape.width), dtype=np.float32)
+    history = np.zeros(shape.history, dtype=np.int64)
+    with pytest.raises(ValueError, match=r"node_rows: expected values in 0 \.\. 3, got 4 at position 1"):
+        network.score(table, node_rows=np.array([0, 4]), history_table=table, history_rows=history)
+    with pytest.raises(ValueError, match="history_rows"):
+        network.score(table, node_rows=np.array([0]), history_table=table, history_rows=history - 2)

@@ -1,0 +1,135 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+pytest.importorskip("beamtree.native._kernels")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beamtree import native
+from beamtree.native.search import Model
+from tests.native.plain_network import Shape
+from tests.native.small_models import random_histories, random_model, random_tree
+
+SHAPE = Shape()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    items=st.integers(1, 400),
+    vacant=st.integers(0, 90),
+    branching=st.integers(2, 6),
+    k=st.integers(1, 12),
+    beam=st.integers(1, 60),
+    separate=st.booleans(),
+    layer_norm=st.booleans(),
+    filters=st.sampled_from(["none", "allowed", "excluded", "both"]),
+)
+def test_search_and_scan_equal_the_numpy_engine(
+    seed: int,
+    items: int,
+    vacant: int,
+    branching: int,
+    k: int,
+    beam: int,
+    separate: bool,
+    layer_norm: bool,
+    filters: str,
+) -> None:
+    generator = np.random.default_rng(seed)
+    shape = Shape(normalisation="layer" if layer_norm else "none")
+    tree = random_tree(generator, items=items, vacant=vacant, branching=branching)
+    model, engine = random_model(generator, tree, shape, separate=separate)
+    histories = random_histories(generator, tree, shape, count=3)
+    allowed_items = generator.random(items) < 0.4 if filters in ("allowed", "both") else None
+    excluded = None
+    if filters in ("excluded", "both"):
+        offsets = np.array([0, 0, 20, 90])
+        excluded = (generator.integers(-1, items, 90).astype(np.int32), offsets)
+    allowed = None if allowed_items is None else model.allow(allowed_items)
+
+    expected = engine.search(histories, k=k, beam_width=beam, allowed_items=allowed_items, excluded_items=excluded)
+    widths = np.full(3, max(beam, k))
+    found, scores = model.beam_search(histories, k=k, beam_widths=widths, allowed=allowed, excluded_items=excluded)
+    np.testing.assert_array_equal(found, expected.items)
+    np.testing.assert_allclose(scores, expected.scores, atol=2e-4)
+
+    expected = engine.scan(histories, k=k, allowed_items=allowed_items, excluded_items=excluded)
+    found, scores = model.exact_scan(histories, k=k, allowed=allowed, excluded_items=excluded)
+    np.testing.assert_array_equal(found, expected.items)
+    np.testing.assert_allclose(scores, expected.scores, atol=2e-4)
+
+
+def test_equal_scores_rank_by_rising_leaf() -> None:
+    generator = np.random.default_rng(0)
+    tree = random_tree(generator, items=100)
+    model, _ = random_model(generator, tree, SHAPE)
+    flat = Model(model.network, tree, np.ones((tree.num_nodes, SHAPE.width), dtype=np.float32))
+    history = np.zeros((1, SHAPE.history), dtype=np.int32)
+    found, scores = flat.beam_search(history, k=5, beam_widths=np.array([20]))
+    assert len(set(scores[0])) == 1
+    np.testing.assert_array_equal(found[0], tree.item_at_leaf[:5])
+
+
+def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan() -> None:
+    generator = np.random.default_rng(1)
+    tree = random_tree(generator, items=300, vacant=40, branching=3)
+    model, _ = random_model(generator, tree, SHAPE)
+    histories = random_histories(generator, tree, SHAPE, count=4)
+    wide, wide_scores = model.beam_search(histories, k=30, beam_widths=np.full(4, 340))
+    exact, exact_scores = model.exact_scan(histories, k=30)
+    np.testing.assert_array_equal(wide, exact)
+    np.testing.assert_array_equal(wide_scores, exact_scores)
+
+
+def test_one_request_and_many_give_the_same_bytes_for_any_number_of_threads() -> None:
+    generator = np.random.default_rng(2)
+    tree = random_tree(generator, items=3000)
+    model, _ = random_model(generator, tree, SHAPE)
+    histories = random_histories(generator, tree, SHAPE, count=9)
+    before = native.threads()
+    results = []
+    try:
+        for threads in (1, 2, 5):
+            native.set_threads(threads)
+            results.append(model.beam_search(histories, k=10, beam_widths=np.full(9, 50)))
+            alone = [model.beam_search(history[None], k=10, beam_widths=np.array([50])) for history in histories]
+            results.append((np.concatenate([items for items, _ in alone]), np.concatenate([s for _, s in alone])))
+    finally:
+        native.set_threads(before)
+    for items, scores in results[1:]:
+        assert items.tobytes() == results[0][0].tobytes()
+        assert scores.tobytes() == results[0][1].tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_the_node_table_may_be_a_mapped_file_of_either_precision(tmp_path: Path, dtype: type) -> None:
+    generator = np.random.default_rng(3)
+    tree = random_tree(generator, items=500)
+    model, _ = random_model(generator, tree, SHAPE)
+    rounded: NDArray[Any] = np.asarray(model.node_table).astype(dtype)
+    np.save(tmp_path / "table.npy", rounded)
+    mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
+    histories = random_histories(generator, tree, SHAPE, count=3)
+    found = Model(model.network, tree, mapped).beam_search(histories, k=10, beam_widths=np.full(3, 30))
+    expected = Model(model.network, tree, rounded.astype(np.float32)).beam_search(
+        histories, k=10, beam_widths=np.full(3, 30)
+    )
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_ids_out_of_range_are_refused() -> None:
+    generator = np.random.default_rng(4)
+    tree = random_tree(generator, items=10)
+    model, _ = random_model(generator, tree, SHAPE)
+    history = np.full((1, SHAPE.history), 10, dtype=np.int32)
+    with pytest.raises(ValueError, match=r"histories: expected values in -1 \.\. 9, got 10"):
+        model.beam_search(history, k=1, beam_widths=np.array([1]))
+    with pytest.raises(ValueError, match="node_table: expected 25 rows, got 3"):
+        Model(model.network, tree, np.zeros((3, SHAPE.width), dtype=np.float32)).exact_scan(history, k=1)

@@ -76,9 +76,12 @@ class Catalogue:
     def find(self, text: str, *, limit: int) -> tuple[npt.NDArray[np.int64], int]:
         """Items whose id or title is the text, begins with it, or holds it, in this order, popular ones first.
 
-        Upper and lower case are the same. Returns at most `limit` items, and how many match in all.
+        Upper and lower case are the same; an empty text finds the most popular items. Returns at most `limit` items,
+        and how many match in all.
         """
         wanted = text.lower()
+        if not wanted:
+            return self.most_popular[:limit].astype(np.int64), len(self.item_table)
         holds = np.zeros(len(self.item_table), dtype=np.bool_)
         for column in self._lowered:
             holds |= column.str.contains(wanted, literal=True).to_numpy()

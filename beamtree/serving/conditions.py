@@ -45,11 +45,21 @@ class ItemConditions:
 
     def _evaluate(self, condition: Condition) -> BoolArray:
         check_column(condition.column, self._item_table)
-        column = self._item_table[condition.column]
-        if column.dtype.is_temporal():
-            column = column.cast(pl.String)
-        matches = self._item_table.select(_expression(condition, column).fill_null(False)).to_series()
-        return matches.to_numpy()
+        column = _comparable_form(self._item_table[condition.column])
+        if column.dtype.is_nested() and not isinstance(column.dtype, pl.List):
+            raise Refusal(
+                422, "wrong_type", f"Column {condition.column} holds {column.dtype}: no condition can be put on it."
+            )
+        return self._item_table.select(_expression(condition, column).fill_null(False)).to_series().to_numpy()
+
+
+def _comparable_form(column: pl.Series) -> pl.Series:
+    """Dates and times in ISO form and categories as texts, arrays as lists; all else as it is."""
+    if isinstance(column.dtype, pl.Datetime):
+        return column.dt.to_string("%Y-%m-%dT%H:%M:%S")
+    if column.dtype.is_temporal() or column.dtype in (pl.Categorical, pl.Enum):
+        return column.cast(pl.String)
+    return column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
 
 
 def condition_key(conditions: Sequence[Condition]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Raw ids to dense ids and back, quick for the handful of ids of one request."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +9,8 @@ import numpy.typing as npt
 from beamtree.data.vocabulary import Id, Vocabulary
 
 Int32Array = npt.NDArray[np.int32]
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class RawIds:
@@ -52,8 +55,7 @@ class RawIds:
         """The id that a text in an address means; None where it cannot be one."""
         if not self.holds_integers:
             return text
-        try:
-            number = int(text) if text.isascii() and len(text) <= 20 else 2**63
-        except ValueError:
+        if not _INTEGER.fullmatch(text):
             return None
+        number = int(text)
         return number if -(2**63) <= number < 2**63 else None

@@ -30,7 +30,11 @@ _SAFETY_HEADERS = (
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer in JSON; numbers that are not finite become null."""
-    return Response(to_json(content), status_code=status, media_type="application/json", headers=headers)
+    return Response(_to_json(content), status_code=status, media_type="application/json", headers=headers)
+
+
+def _to_json(content: Any) -> bytes:
+    return to_json(content, bytes_mode="base64", fallback=str)
 
 
 def refusal_response(refusal: Refusal) -> Response:
@@ -107,6 +111,7 @@ class Observed:
         self._metrics.in_flight.inc()
         try:
             if self._service.is_crowded:
+                self._metrics.overloaded.labels("too_many_connections").inc()
                 await refusal_response(_crowded())(scope, receive, send_observed)
             else:
                 await self._app(scope, receive, send_observed)

@@ -1,0 +1,170 @@
+"""Items, ids and conditions, on models made for the purpose."""
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.artefact import Artefact
+from beamtree.data.vocabulary import Id, Vocabulary
+from beamtree.serving.answers import answer_calls
+from beamtree.serving.catalogue import Catalogue
+from beamtree.serving.conditions import ItemConditions
+from beamtree.serving.explain import explain_search
+from beamtree.serving.loaded_model import assemble
+from beamtree.serving.raw_ids import RawIds
+from beamtree.serving.refusal import Refusal
+from beamtree.serving.schemas import Condition, Recommend
+from beamtree.tree.item_tree import ItemTree
+from tests.serving.models import random_artefact, random_weights
+
+
+@pytest.mark.parametrize("raw", [[7, 3, -5, 2**63 - 1], ["b", "", "a/b", "é"]])
+def test_ids_there_and_back(raw: list[Id]) -> None:
+    ids = RawIds(Vocabulary(pl.Series(raw)))
+    unknown: Id = 8 if ids.holds_integers else "c"
+    assert ids.encode([raw[2], unknown, raw[0], raw[3]]).tolist() == [2, -1, 0, 3]
+    assert ids.decode(np.array([3, 1])) == [raw[3], raw[1]]
+    assert ids.first_of_wrong_type([raw[0], "7" if ids.holds_integers else 7]) in ("7", 7)
+    assert ids.first_of_wrong_type(raw) is None
+
+
+def test_ids_in_addresses() -> None:
+    integers = RawIds(Vocabulary(pl.Series([1, 2])))
+    assert integers.parse("-17") == -17
+    for text in ("", "1.0", "1_0", "+1", " 1", "٣", "1e3", str(2**63), "9" * 5000):
+        assert integers.parse(text) is None, text
+    assert RawIds(Vocabulary(pl.Series(["1"]))).parse("1_0") == "1_0"
+
+
+def sparse_model() -> Artefact:
+    """Six items on eight leaves; the leaves 1 and 6 are vacant."""
+    artefact = random_artefact(6)
+    tree = ItemTree(2, np.array([2, -1, 0, 5, 1, 3, -1, 4], dtype=np.int32))
+    weights = random_weights(artefact.config.model, tree, generator=np.random.default_rng(3))
+    return Artefact(**(vars(artefact) | {"tree": tree, "weights": weights}))
+
+
+def test_neighbours_in_a_tree_with_vacant_leaves() -> None:
+    catalogue = assemble(sparse_model()).catalogue
+    items, levels = catalogue.near_in_tree(2, count=5)
+    assert (items.tolist(), levels) == ([0, 5, 1, 3, 4], [1, 1, 0, 0, 0])
+    items, levels = catalogue.near_in_tree(3, count=2)
+    assert (items.tolist(), levels) == ([1, 4], [2, 1])
+    items, cosines = catalogue.near_by_vector(3, count=100)
+    assert sorted(items.tolist()) == [0, 1, 2, 4, 5]
+    assert np.isfinite(cosines).all()
+
+
+def test_a_catalogue_of_one_item_has_no_neighbours() -> None:
+    catalogue = assemble(random_artefact(1)).catalogue
+    assert catalogue.near_in_tree(0, count=5)[1] == []
+    assert len(catalogue.near_by_vector(0, count=5)[0]) == 0
+
+
+def test_items_without_titles_can_be_found_by_id() -> None:
+    artefact = random_artefact(4)
+    table = artefact.item_table.with_columns(title=pl.Series(["Ämter", None, None, "Zebra"]))
+    catalogue = Catalogue(
+        table,
+        ids=RawIds(artefact.items),
+        tree=artefact.tree,
+        popularity=np.array([1, 5, 3, 4]),
+        leaf_vectors=np.ones((4, 2), dtype=np.float32),
+    )
+    assert catalogue.find("", limit=3)[0].tolist() == [1, 3, 2]
+    assert catalogue.find("102", limit=3)[0].tolist() == [2]
+    assert catalogue.find("äM", limit=3)[0].tolist() == [0]
+    assert catalogue.find("10", limit=2)[1] == 4
+
+
+def matching(table: pl.DataFrame, **condition: Any) -> list[int]:
+    return np.flatnonzero(ItemConditions(table).mask([Condition(**condition)])).tolist()
+
+
+def test_conditions_on_dates_categories_and_flags() -> None:
+    table = pl.DataFrame(
+        {
+            "item_id": [1, 2, 3, 4],
+            "day": [date(2020, 1, 1), date(2021, 6, 1), None, date(2022, 1, 1)],
+            "moment": [datetime(2020, 1, 1, hour) for hour in (9, 15, 18, 21)],
+            "kind": pl.Series(["a", "b", None, "a"], dtype=pl.Categorical),
+            "sold": [True, False, None, True],
+            "size": pl.Series([1, 2, 3, 4], dtype=pl.UInt8),
+            "length": [timedelta(days=1)] * 4,
+            "shape": [{"x": 1}] * 4,
+            "numbers": [[1, 2], [2], [], None],
+            "pair": pl.Series([[1, 2], [2, 3], [4, 5], None], dtype=pl.Array(pl.Int64, 2)),
+        }
+    )
+    assert matching(table, column="day", at_least="2021-01-01") == [1, 3]
+    assert matching(table, column="day", one_of=["2020-01-01"]) == [0]
+    assert matching(table, column="moment", at_least="2020-01-01T15:00", at_most="2020-01-01T20") == [1, 2]
+    assert matching(table, column="kind", one_of=["a"]) == [0, 3]
+    assert matching(table, column="kind", contains="b") == [1]
+    assert matching(table, column="sold", one_of=[False]) == [1]
+    assert matching(table, column="size", one_of=[4, 300, -1]) == [3]
+    assert matching(table, column="size", at_most=2.5) == [0, 1]
+    assert matching(table, column="numbers", one_of=[1, 7]) == [0]
+    assert matching(table, column="pair", one_of=[2]) == [0, 1]
+    assert matching(table, column="item_id", one_of=[]) == []
+    for refused in (
+        {"column": "sold", "at_least": True},
+        {"column": "sold", "one_of": [1]},
+        {"column": "numbers", "contains": "1"},
+        {"column": "shape", "one_of": ["x"]},
+    ):
+        with pytest.raises(Refusal) as refusal:
+            matching(table, **refused)
+        assert (refusal.value.status, refusal.value.code) == (422, "wrong_type")
+
+
+def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beamtree.serving.conditions.MOST_BYTES", 0)
+    conditions = ItemConditions(random_artefact(10).item_table)
+    years = [Condition(column="year", at_least=year) for year in range(1950, 1955)]
+    first = conditions.mask([years[0]])
+    assert conditions.mask([years[0]]) is first
+    assert not first.flags.writeable
+    both = conditions.mask([years[1], years[2]])
+    assert conditions.mask([years[2], years[1]]) is both
+    conditions.mask([years[0]])
+    for year in years[1:4]:
+        conditions.mask([year])
+    assert conditions.mask([years[0]]) is first
+    assert conditions.mask([years[1], years[2]]) is not both
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_explanations_agree_with_the_search(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    model = assemble(random_artefact(200, seed=seed))
+    for _ in range(10):
+        history = [int(item) for item in generator.choice(220, size=generator.integers(1, 30)) + 100]
+        request = Recommend(
+            history=history + history[:3],
+            exclude=history[:2] + [int(item) for item in generator.choice(200, size=3) + 100],
+            k=int(generator.integers(1, 30)),
+            beam=int(generator.integers(1, 40)),
+            exclude_seen=bool(generator.integers(2)),
+            allow={"where": [{"column": "category", "one_of": ["Drama", "War"]}]} if generator.integers(2) else None,
+        )
+        outcomes = answer_calls(model, [[request, request.model_copy(update={"explain": True})]], histories=None)
+        assert isinstance(outcomes[0], list)
+        found, explained = outcomes[0]
+        assert [item["item_id"] for item in explained["items"]] == [item["item_id"] for item in found["items"]]
+        assert [item["score"] for item in explained["items"]] == pytest.approx(
+            [item["score"] for item in found["items"]], rel=1e-4, abs=1e-5
+        )
+
+
+def test_a_vacant_leaf_is_never_explained() -> None:
+    model = assemble(sparse_model())
+    history = np.array([-1, -1, -1, -1, -1, 0, 1], dtype=np.int32)
+    explained = explain_search(
+        model, history, k=10, beam_width=2, allowed_items=None, excluded_items=np.empty(0, dtype=np.int32)
+    )
+    assert sorted(explained.items.tolist()) == [0, 1, 2, 3, 4, 5]
+    assert all(len(path) == 3 for path in explained.paths)

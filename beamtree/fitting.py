@@ -151,6 +151,8 @@ def _learn_in_rounds(run: _Run, estimator: Estimator | None) -> Rounds:
         tree = initial_tree(run.dataset, run.split.train, config=config)
         model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
         rounds = Rounds.first(tree, model_arrays(model))
+        if rounds_directory is not None:
+            save_rounds(rounds_directory, rounds, identity=identity)
     model = build_model(config.model, rounds.tree, seed=seed_for(seed, "weights"))
     while rounds.round < config.training.rounds:
         rounds.restore(model)

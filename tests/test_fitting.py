@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -181,9 +182,8 @@ def test_validation_asks_no_more_users_than_it_is_told_to(dataset: Dataset) -> N
 def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Path) -> None:
     config = small_config()
     whole = fit(dataset, config)
-    asked = iter(range(100))
     with pytest.raises(InterruptedTraining):
-        fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=lambda: next(asked) == 9)
+        fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(10))
     events: list[Event] = []
     resumed = fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
     assert events[0] == Resumed(10)
@@ -192,3 +192,33 @@ def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Pa
     other = prepare_dataset(two_groups(length=15), items=CATEGORIES, min_interactions=2)
     with pytest.raises(ArtefactError, match="another log"):
         fit(other, config, work=WorkDirectory(tmp_path, resume=True))
+
+
+def interrupted_after(steps: int) -> Callable[[], bool]:
+    asked = iter(range(1, 1000))
+    return lambda: next(asked) == steps
+
+
+def test_a_resumed_run_keeps_the_tree_it_began_with(tmp_path: Path) -> None:
+    """The first tree depends on more than the log: here on categories that have changed in the meantime."""
+    config = small_config(tree={"order": "category"})
+    alternating = CATEGORIES.with_columns(category=pl.Series(["a", "b"] * GROUP))
+    before = prepare_dataset(two_groups(), items=CATEGORIES, min_interactions=2)
+    after = prepare_dataset(two_groups(), items=alternating, min_interactions=2)
+    whole = fit(before, config)
+    with pytest.raises(InterruptedTraining):
+        fit(before, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(9))
+    resumed = fit(after, config, work=WorkDirectory(tmp_path, resume=True))
+    np.testing.assert_array_equal(resumed.tree.item_at_leaf, whole.tree.item_at_leaf)
+    assert_same_bytes({**resumed.weights}, {**whole.weights})
+
+
+def test_a_run_that_begins_anew_forgets_the_finished_one_before_it(dataset: Dataset, tmp_path: Path) -> None:
+    """Finished once, begun again without resuming, stopped, resumed: it goes on from the second run's checkpoint."""
+    config = small_config()
+    fit(dataset, config, work=WorkDirectory(tmp_path, resume=False))
+    with pytest.raises(InterruptedTraining):
+        fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(5))
+    events: list[Event] = []
+    fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
+    assert events[0] == Resumed(5)

@@ -11,7 +11,7 @@ import polars as pl
 from beamtree.artefact import load_artefact, save_artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
-from beamtree.data.interactions import InteractionLog, read_interactions
+from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut, Split
 from beamtree.data.tables import Source
@@ -184,15 +184,7 @@ class DeepTreeRetriever:
     def _read(self, interactions: InteractionLog | Source) -> InteractionLog:
         if isinstance(interactions, InteractionLog):
             return interactions
-        settings = self.config.log
-        return read_interactions(
-            interactions,
-            columns=settings.columns,
-            min_rating=settings.min_rating,
-            event_type=settings.event_type,
-            since=settings.since,
-            until=settings.until,
-        )
+        return read_log(interactions, self.config.log)
 
     def _contenders(
         self, dataset: Dataset, split: Split, *, beam_width: int | None, exact: bool

@@ -18,11 +18,11 @@ from beamtree.cli.options import (
     SinceOption,
     UntilOption,
     log_settings,
-    read_log,
 )
 from beamtree.config import LogSettings
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
 from beamtree.data.describe import LogDescription, describe_log
+from beamtree.data.interactions import read_log
 from beamtree.data.public import PublicFiles, cache_directory, fetch
 from beamtree.data.registry import PUBLIC_DATASETS
 
@@ -98,7 +98,7 @@ def describe_command(
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
     given = log_settings(column=column, min_rating=min_rating, event_type=event_type, since=since, until=until)
-    log = read_log(path, LogSettings(**given), bad_rows=bad_rows, rejects=rejects)
+    log = read_log(path, LogSettings(**given), bad_rows=bad_rows, rejects_file=rejects)
     description = describe_log(log, min_interactions=min_interactions)
     if as_json:
         typer.echo(json.dumps({"reading": asdict(log.report), **asdict(description)}))

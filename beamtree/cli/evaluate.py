@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 import typer
 
 from beamtree.cli.console import metrics_table, results
-from beamtree.cli.options import BeamOption, LogOption, ModelArgument, read_log
+from beamtree.cli.options import BeamOption, LogOption, ModelArgument
+from beamtree.data.interactions import read_log
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 

@@ -18,9 +18,9 @@ from beamtree.cli.options import (
     SinceOption,
     UntilOption,
     log_settings,
-    read_log,
 )
 from beamtree.config import Config, PresetName
+from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
@@ -71,7 +71,7 @@ def fit(
     work_dir = out.parent / f"{out.name}.checkpoint"
     _check_folders(out, work_dir, resume=resume, restart=restart)
 
-    interactions = read_log(log, chosen.log, bad_rows=bad_rows, rejects=rejects)
+    interactions = read_log(log, chosen.log, bad_rows=bad_rows, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
     with fit_progress(log_json) as listen:
         model.fit(interactions, items, work_dir=work_dir, resume=resume, listen=listen)

@@ -6,9 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from beamtree.config import LogSettings
 from beamtree.data.columns import MAPPABLE_INTERACTION_COLUMNS
-from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.errors import SettingsError
 
 BadRows = Literal["error", "skip"]
@@ -52,22 +50,6 @@ def log_settings(
         "until": until,
     }
     return {name: value for name, value in given.items() if value not in (None, {})}
-
-
-def read_log(
-    source: str, settings: LogSettings, *, bad_rows: BadRows = "error", rejects: Path | None = None
-) -> InteractionLog:
-    """Read a log the way the settings say."""
-    return read_interactions(
-        source,
-        columns=settings.columns,
-        min_rating=settings.min_rating,
-        event_type=settings.event_type,
-        since=settings.since,
-        until=settings.until,
-        bad_rows=bad_rows,
-        rejects_file=rejects,
-    )
 
 
 def parse_pairs(texts: Sequence[str] | None, *, option: str, form: str) -> dict[str, str]:

@@ -11,7 +11,8 @@ from rich.progress import track
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
-from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs, read_log
+from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
+from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 from beamtree.retrieval.retriever import Fallback, Retriever, Wishes
 from beamtree.storage import replace_file

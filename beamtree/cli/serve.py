@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from beamtree.cli.options import ModelArgument, read_log
+from beamtree.cli.options import ModelArgument
+from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 
 TOKEN_VARIABLE = "BEAMTREE_ADMIN_TOKEN"

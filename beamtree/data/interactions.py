@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from beamtree.config import LogSettings
 from beamtree.data.columns import (
     INTERACTION_COLUMNS,
     ITEM_ID,
@@ -173,6 +174,22 @@ def read_interactions(
         rejects_file=listed,
     )
     return InteractionLog(distinct, report)
+
+
+def read_log(
+    source: Source, settings: LogSettings, *, bad_rows: BadRows = "error", rejects_file: str | Path | None = None
+) -> InteractionLog:
+    """Read a log the way the settings say; see `read_interactions`."""
+    return read_interactions(
+        source,
+        columns=settings.columns,
+        min_rating=settings.min_rating,
+        event_type=settings.event_type,
+        since=settings.since,
+        until=settings.until,
+        bad_rows=bad_rows,
+        rejects_file=rejects_file,
+    )
 
 
 def _choose_rows(

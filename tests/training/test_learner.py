@@ -88,9 +88,9 @@ def test_rows_that_a_batch_does_not_touch_stay_as_they_are() -> None:
 
 
 def test_the_loss_falls_where_there_is_something_to_learn() -> None:
-    losses = train(torch_learner(training_settings()), steps=120)
+    losses = train(torch_learner(training_settings()), steps=80)
     assert losses[0] == pytest.approx(np.log([2, 4, 4]).mean(), abs=0.5), "about as good as a guess at first"
-    assert np.mean(losses[-10:]) < 0.25 * losses[0]
+    assert np.mean(losses[-10:]) < 0.4 * losses[0]
 
 
 def test_a_guess_costs_the_logarithm_of_the_candidates() -> None:

@@ -215,8 +215,7 @@ def by_weights(model: PreferenceModel) -> Mapping[str, float]:
     return {"f@20": -float(np.linalg.norm(weights_of(model)["node_table"] - weights_of(first)["node_table"]))}
 
 
-@pytest.mark.parametrize("patience", [10, 1])
-@pytest.mark.parametrize("normalisation", ["layer", "batch"])
+@pytest.mark.parametrize(("patience", "normalisation"), [(10, "batch"), (1, "layer")])
 def test_stopped_after_any_step_and_resumed_the_bytes_are_the_same(
     tmp_path: Path, patience: int, normalisation: str
 ) -> None:

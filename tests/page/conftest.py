@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
 from tests.page.screen import settle
 from tests.serving.models import save_model
@@ -64,40 +64,53 @@ def start(tmp_path: Path) -> Iterator[Callable[[Path], Server]]:
         server.stop()
 
 
+@pytest.fixture(scope="package")
+def laptop(browser: Browser) -> BrowserContext:
+    """Where pages are opened that ask for nothing special; the page itself stores nothing."""
+    return browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visit]:
-    """Opens the page of a server and waits for its first answer.
+def visit(browser: Browser, laptop: BrowserContext) -> Iterator[Visit]:
+    """Opens the page of a server and waits for its first answer; `before` prepares the page and does not wait.
 
     The page may not load anything from elsewhere and may not complain on the console, except about answers that a
     test itself makes fail.
     """
     complaints: list[str] = []
-    opened: list[Page] = []
+    opened: list[Page | BrowserContext] = []
 
     def open_page(
         server: Server, *, fragment: str = "", before: Callable[[Page], object] | None = None, **options: Any
     ) -> Page:
-        options.setdefault("viewport", {"width": 1280, "height": 800})
         origin = f"http://127.0.0.1:{server.port}/"
-        page = browser.new_context(reduced_motion="reduce", **options).new_page()
+        context = laptop
+        if options or before is not None:
+            context = browser.new_context(reduced_motion="reduce", **options)
+            opened.append(context)
+        page = context.new_page()
+        opened.append(page)
         page.set_default_timeout(15_000)
 
         def hear(message: ConsoleMessage) -> None:
             if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
                 complaints.append(message.text)
 
+        def watch(request: Request) -> None:
+            if not request.url.startswith(origin):
+                complaints.append(request.url)
+
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith(origin) or complaints.append(request.url))
+        page.on("request", watch)
         if before is not None:
             before(page)
         page.goto(origin + fragment)
-        opened.append(page)
         if before is None:
             settle(page)
         return page
 
     yield open_page
-    for page in opened:
-        page.context.close()
+    for one in reversed(opened):
+        one.close()
     assert complaints == []

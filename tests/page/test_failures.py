@@ -1,43 +1,52 @@
 """When the server is busy, refuses, fails or is gone."""
 
-import pytest
-from playwright.sync_api import Page, expect
+from functools import partial
+from typing import Any
+
+from playwright.sync_api import Page, Route, expect
 
 from tests.page.conftest import Visit
 from tests.page.screen import add, expected_titles, liked, recommended, settle
 from tests.serving.server import Server
 
 
-def refusal(message: str) -> dict[str, object]:
+def refusal(message: str) -> dict[str, Any]:
     return {"error": {"code": "some_code", "message": message, "details": []}}
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ({"status": 422, "json": refusal("beam: at most 5.")}, "The server did not accept this: beam: at most 5."),
-        ({"status": 500, "json": refusal("See its log.")}, "The server had a problem: See its log."),
-        ({"status": 200, "body": "<html>"}, "an answer that this page cannot read (status 200)"),
-        (None, "The server cannot be reached."),
-    ],
-    ids=["refused", "failed", "garbled", "gone"],
-)
-def test_a_failure_is_told_and_tried_again(
-    site: Server, visit: Visit, answer: dict[str, object] | None, words: str
-) -> None:
+FAILURES: dict[str, dict[str, Any] | None] = {
+    "The server did not accept this: beam: at most 5.": {"status": 422, "json": refusal("beam: at most 5.")},
+    "The server had a problem: See its log.": {"status": 500, "json": refusal("See its log.")},
+    "an answer that this page cannot read (status 200)": {"status": 200, "body": "<html>"},
+    "The server cannot be reached.": None,
+}
+
+
+def test_a_failure_is_told_and_tried_again(site: Server, visit: Visit) -> None:
     page = visit(site, fragment="#item=107")
-    before = recommended(page)
-    page.route("**/v1/recommend", lambda route: route.fulfill(**answer) if answer else route.abort())  # type: ignore[arg-type]
-    add(page, "Title 40")
-    alert = page.get_by_role("alert")
-    expect(alert).to_contain_text(words)
-    assert recommended(page) == before
-    assert liked(page) == ["Title 40", "Title 7"]
-    page.unroute("**/v1/recommend")
-    alert.get_by_role("button", name="Try again").click()
-    expect(alert).to_be_hidden()
-    settle(page)
-    assert recommended(page) == expected_titles(site, [107, 140])
+    history = [107]
+    for number, (words, answer) in enumerate(FAILURES.items()):
+        before = recommended(page)
+        page.route("**/v1/recommend", partial(_answer, answer))
+        add(page, f"Title {40 + number}")
+        history.append(140 + number)
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text(words)
+        assert recommended(page) == before
+        assert len(liked(page)) == len(history)
+        page.unroute("**/v1/recommend")
+        alert.get_by_role("button", name="Try again").click()
+        expect(alert).to_be_hidden()
+        settle(page)
+        assert recommended(page) == expected_titles(site, history)
+
+
+def _answer(answer: dict[str, Any] | None, route: Route) -> None:
+    """Answer like this, or not at all."""
+    if answer is None:
+        route.abort()
+    else:
+        route.fulfill(**answer)
 
 
 def test_a_busy_server_is_asked_again_after_the_time_it_named(site: Server, visit: Visit) -> None:
@@ -45,7 +54,7 @@ def test_a_busy_server_is_asked_again_after_the_time_it_named(site: Server, visi
     settle(page)
     page.clock.pause_at(3_600_000)
     busy = {"status": 503, "headers": {"Retry-After": "7"}, "json": refusal("The queue is full.")}
-    page.route("**/v1/recommend", lambda route: route.fulfill(**busy))  # type: ignore[arg-type]
+    page.route("**/v1/recommend", partial(_answer, busy))
     page.get_by_role("checkbox").uncheck()
     page.clock.run_for(1000)
     alert = page.get_by_role("alert")

@@ -23,6 +23,8 @@ export interface NodeEvents {
   add(item: Item): void;
   /** Another node is shown now, or none. */
   moved(place: NodeName | null): void;
+  /** The panel was closed with the focus in it. */
+  left(): void;
   fateOf(place: NodeName): Fate;
   rankOf(id: ItemId): number | undefined;
   isLiked(id: ItemId): boolean;
@@ -72,9 +74,11 @@ export class NodePanel {
   close(): void {
     this.asking?.abort();
     if (this.place === null) return;
+    const hadFocus = this.panel.contains(document.activeElement);
     this.place = null;
     this.panel.hidden = true;
     this.events.moved(null);
+    if (hadFocus) this.events.left();
   }
 
   /** Show the same node again, after another answer. */

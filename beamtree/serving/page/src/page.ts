@@ -68,6 +68,7 @@ class Page {
     this.nodePanel = new NodePanel(this.server, {
       add: (item) => this.add(item),
       moved: (place) => this.tree.ring(place),
+      left: () => this.tree.focus(),
       fateOf: (place) => this.tree.fateOf(place),
       rankOf: (id) => this.ranks.get(id),
       isLiked: (id) => this.isLiked(id),
@@ -203,7 +204,9 @@ class Page {
     this.askLater(change);
   }
 
+  /** Ask as soon as nothing more changes; what is being asked is out of date from now on. */
   private askLater(change: Change): void {
+    this.asking?.abort();
     find("main").setAttribute("aria-busy", "true");
     this.askSoon(change);
   }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +79,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over the types, the vocabularies and the flat arrays: equal data, equal fingerprint."""
+        """sha256 over the types, the vocabularies, the flat arrays and the times: equal data, equal fingerprint."""
         digest = sha256()
         for vocabulary in (self.users, self.items):
             digest.update(f"{vocabulary.ids.dtype} {len(vocabulary)};".encode())
@@ -89,7 +89,8 @@ class Dataset:
                 lengths = vocabulary.ids.str.len_bytes().cast(pl.Int64)
                 digest.update(lengths.to_numpy().tobytes())
                 digest.update("".join(vocabulary.ids).encode())
-        for array in (self.sequences.offsets, self.sequences.items):
+        arrays: list[npt.NDArray[Any]] = [self.sequences.offsets, self.sequences.items]
+        for array in arrays if self.timestamps is None else [*arrays, self.timestamps]:
             digest.update(f"{array.dtype.str} {len(array)};".encode())
             digest.update(array.tobytes())
         return digest.hexdigest()

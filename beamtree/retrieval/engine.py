@@ -42,6 +42,8 @@ class Engine:
         not get. The beam is at least k wide, and grows with what a request excludes, at most to twice its width.
         """
         self._check(histories, k=k, allowed_items=allowed_items, excluded_items=excluded_items)
+        if beam_width < 1:
+            raise InputError(f"Expected a beam width of at least 1, got {beam_width}.")
         return self._search.search(
             histories,
             k=k,

@@ -98,7 +98,7 @@ class Retriever:
         wishes: Wishes,
     ) -> Found:
         defaults = self.artefact.config.retrieval
-        exclude_seen = wishes.get("exclude_seen")
+        exclude_seen, beam_width = wishes.get("exclude_seen"), wishes.get("beam_width")
         starts, ends = sequences.offsets[users], sequences.offsets[users + 1]
         histories = cut_histories(sequences.items, starts=starts, ends=ends, length=self.engine.history_length)
         excludes_seen = defaults.exclude_seen if exclude_seen is None else exclude_seen
@@ -106,7 +106,7 @@ class Retriever:
         found = self.engine.search(
             histories,
             k=wishes.get("k", DEFAULT_K),
-            beam_width=wishes.get("beam_width") or defaults.beam_width,
+            beam_width=defaults.beam_width if beam_width is None else beam_width,
             allowed_items=allowed_items,
             excluded_items=excluded,
         )

@@ -199,3 +199,12 @@ def test_movielens_1m_has_the_published_size() -> None:
     assert (len(dataset.users), len(dataset.items), len(dataset.sequences.items)) == (6_040, 3_706, 1_000_209)
     assert dataset.item_table["category"].n_unique() == 18
     assert dataset.item_table["title"].null_count() == 0
+
+
+def test_the_fingerprint_knows_the_times_that_a_split_by_time_cuts_at() -> None:
+    def fingerprint(last: int) -> str:
+        rows = {"user_id": [1, 1, 2, 2], "item_id": [3, 4, 3, 4], "timestamp": [1, 2, 3, last]}
+        return prepare_dataset(InteractionLog(pl.DataFrame(rows)), min_interactions=1).fingerprint
+
+    assert fingerprint(4) == fingerprint(4)
+    assert fingerprint(4) != fingerprint(5)

@@ -8,7 +8,6 @@ import { count } from "./words";
 
 /** A level with more nodes than this is drawn as thin strokes, but for those on the way to recommended items. */
 const CROWDED = 72;
-const MOST_LINKS = 400;
 const ROOM_PER_RECOMMENDED = 20.5;
 const REACH = 16;
 
@@ -134,10 +133,9 @@ export class Tree {
     if (level === 0) return group;
     const link = (place: NodeName): string => curve([this.place(parentOf(this.walk!.tree, place)), this.place(place)]);
     const draw = (places: NodeName[], kind: string): void => {
-      const isCrowded = places.length > CROWDED ? " crowded" : "";
-      group.append(
-        svg("path", { class: `link ${kind}${isCrowded}`, d: places.slice(0, MOST_LINKS).map(link).join("") }),
-      );
+      const isCrowded = places.length > CROWDED;
+      const d = (isCrowded ? this.apart(places) : places).map(link).join("");
+      group.append(svg("path", { class: `link ${kind}${isCrowded ? " crowded" : ""}`, d }));
     };
     draw(dropped, "dropped");
     draw(kept, "kept");
@@ -188,8 +186,19 @@ export class Tree {
   }
 
   private strokes(places: NodeName[], kind: string): SVGPathElement {
-    const points = places.map((place) => this.note(place, true));
+    for (const place of places) this.note(place, true);
+    const points = this.apart(places).map((place) => rounded(this.place(place)));
     return svg("path", { class: `strokes ${kind}`, d: points.map(({ x, y }) => `M${x} ${y - 4}v8`).join("") });
+  }
+
+  /** The first of the nodes on each column of pixels. */
+  private apart(places: NodeName[]): NodeName[] {
+    const taken = new Map<number, NodeName>();
+    for (const place of places) {
+      const column = Math.round(this.place(place).x);
+      if (!taken.has(column)) taken.set(column, place);
+    }
+    return [...taken.values()];
   }
 
   private note(place: NodeName, isStroke: boolean): Point {

@@ -24,7 +24,7 @@ export interface Row {
 }
 
 /** Levels that are kept whole are drawn up to this size, larger ones only where something was recommended. */
-const WHOLE_SIZE = 512;
+const WHOLE_SIZE = 4096;
 const WHOLE_SIZE_WITHOUT_BEAM = 32;
 
 export const key = ({ level, node }: NodeName): string => `${level}/${node}`;

@@ -97,7 +97,7 @@ class ModelSettings(_Section):
         (128, 64, 24), min_length=3, max_length=3, description="hidden widths"
     )
     normalisation: Literal["none", "layer", "batch"] = Field(
-        "layer", description="between each hidden layer and its activation"
+        "none", description="between each hidden layer and its activation"
     )
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.0, description="on the first hidden layer, while training"

@@ -98,3 +98,16 @@ def test_a_failure_that_nobody_foresaw_does_not_end_the_watching(folder: Path, c
     deployment.watch(cast(Any, TwoLooks()), seconds=0.0)
     assert deployment.current.version == "model-0"
     assert "watching the model folder failed" in caplog.text
+
+
+def test_a_rollback_holds_until_the_folder_changes_again(folder: Path) -> None:
+    deployment = Deployment(folder, load=read_version, witness=Witness())
+    put(folder, "second")
+    deployment.reload_if_changed()
+    deployment.rollback()
+    for _ in range(3):
+        deployment.reload_if_changed()
+    assert deployment.current.version == "first"
+    put(folder, "third")
+    deployment.reload_if_changed()
+    assert deployment.current.version == "third"

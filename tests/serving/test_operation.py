@@ -67,9 +67,10 @@ class Background:
         except Exception as failure:
             self.failure = failure
 
-    def join(self) -> Answer:
+    def join(self) -> Answer | None:
+        """The answer, or None where the call failed."""
         self._thread.join(DEADLINE)
-        assert self.answer is not None, self.failure
+        assert not self._thread.is_alive()
         return self.answer
 
 
@@ -87,6 +88,8 @@ def test_a_full_queue_refuses_at_once_and_the_server_lives_on(start: StartServer
     assert server.metric('beamtree_overloaded_total{reason="overloaded"}') == 1
     assert server.get("/healthz").status == 200
     assert server.get("/v1/items/100").status == 200
+    server.kill()
+    assert [call.join() for call in busy] == [None] * 3
 
 
 def test_a_request_that_waits_too_long_is_told_so(start: StartServer, slow_model: Path) -> None:
@@ -100,12 +103,13 @@ def test_running_requests_finish_when_the_server_is_told_to_stop(start: StartSer
     server = start(slow_model, "--max-batch", "5000", "--timeout", "50", "--stop-seconds", "50")
     idle = server.connect()
     ask(idle, "GET", "/healthz")
-    call = Background(server, busy_call(150))
+    call = Background(server, busy_call(60))
     wait_until(lambda: server.metric('beamtree_busy_threads{pool="searches"}') >= 1, what="a running search")
     server.process.send_signal(signal.SIGTERM)
     answer = call.join()
+    assert answer is not None, call.failure
     assert answer.status == 200
-    assert len(answer.json["results"]) == 150
+    assert len(answer.json["results"]) == 60
     assert server.join() == 0
     idle.close()
     with pytest.raises(ConnectionRefusedError):

@@ -130,6 +130,9 @@ class TrainingSettings(_Section):
     )
     batch_size: int = Field(100, ge=1, le=65536, description="instances per step")
     epochs: float = Field(3.0, gt=0.0, le=1000.0, description="passes over the training instances; fractions are fine")
+    most_instances: int | None = Field(
+        None, ge=1, description="stop after so many instances, however many epochs that is"
+    )
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
     )
@@ -259,7 +262,14 @@ SECTION_TYPES: dict[str, type[_Section]] = {
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {
         "model": {"windows": [10, 5, 2, 1, 1, 1], "attention_hidden": 16, "layers": [64, 32, 16]},
-        "training": {"negatives": 30, "batch_size": 128, "epochs": 4, "learning_rate": 4e-3, "warmup_steps": 200},
+        "training": {
+            "negatives": 30,
+            "batch_size": 128,
+            "epochs": 4,
+            "most_instances": 600_000,
+            "learning_rate": 4e-3,
+            "warmup_steps": 200,
+        },
     },
     "default": {},
     "paper": {

@@ -73,6 +73,8 @@ def optimise(
     """
     order = ShuffledOrder(len(instances), batch_size=settings.batch_size, seed=settings.seed)
     total_steps = max(1, round(settings.epochs * order.steps_per_epoch))
+    if settings.most_instances is not None:
+        total_steps = min(total_steps, max(1, settings.most_instances // order.batch_size))
     rate = learning_rates(settings, total_steps=total_steps)
     validation_steps = {round(total_steps * (i + 1) / settings.validations) for i in range(settings.validations)}
     progress, best = Progress(), _copy(model_arrays(learner.model))

@@ -306,3 +306,10 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     state.write_bytes(content)
     with pytest.raises(ArtefactError, match="is damaged"):
         run(CountingLearner(), plan=plan_for(tmp_path, settings, resume=True))
+
+
+@pytest.mark.parametrize(("most", "steps"), [(1, 1), (23, 2), (24, 3), (10_000, 12)])
+def test_a_bound_on_instances_ends_training_early(most: int, steps: int) -> None:
+    """Forty instances in batches of eight: 2.4 epochs are twelve steps."""
+    progress = run(CountingLearner(), settings=training_settings(most_instances=most))
+    assert progress.step == steps

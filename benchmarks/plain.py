@@ -1,8 +1,8 @@
 """The yardstick: the formulas written out directly in torch.
 
 Every (node, history position) gets its own concatenation [a; a*w; w]; all levels from the first are scored; draws are
-not merged. It is vectorised, it keeps no gradients where none are needed, and a training step goes level by level, which
-suits a CPU's memory better than all levels at once.
+not merged. It is vectorised, it keeps no gradients where none are needed, and a training step goes level by level,
+which suits a CPU's memory better than all levels at once.
 """
 
 from dataclasses import dataclass
@@ -165,7 +165,7 @@ class PlainRetriever:
             drawn = drawn.masked_fill(~is_negative, -torch.inf)
         corrected = torch.cat([scores[:, :1], drawn], dim=1)
         loss = (corrected.logsumexp(dim=1) - scores[:, 0]).mean() / self.tree.height
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return float(loss.detach())
 
     @torch.no_grad()

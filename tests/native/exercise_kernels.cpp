@@ -1,0 +1,221 @@
+// Runs every kernel over random, odd and degenerate sizes, for the sanitizers: no read past an end, no undefined
+// behaviour, no data race. Sizes and counts come from the command line only to make it a profiler's subject too.
+//
+//     exercise_kernels            all small cases
+//     exercise_kernels paper N    N training steps, searches and scans at the paper's sizes
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "../../beamtree/native/src/adam.hpp"
+#include "../../beamtree/native/src/relearn.hpp"
+#include "../../beamtree/native/src/sampling.hpp"
+#include "../../beamtree/native/src/search.hpp"
+
+using namespace beamtree;
+
+namespace {
+
+template <class T>
+std::vector<T> random_values(std::mt19937& random, index_t count) {
+    std::normal_distribution<T> normal(0, T(0.4));
+    std::vector<T> values(static_cast<std::size_t>(count));
+    for (T& value : values) value = normal(random);
+    return values;
+}
+
+index_t below(std::mt19937& random, index_t bound) {
+    return static_cast<index_t>(random() % static_cast<std::uint32_t>(bound));
+}
+
+template <class T>
+std::unique_ptr<Network<T>> random_network(std::mt19937& random, const Sizes& sizes) {
+    const index_t d = sizes.width, h = sizes.attention;
+    const index_t inputs[4] = {(sizes.num_windows() + 1) * d, sizes.mlp[0], sizes.mlp[1], sizes.mlp[2]};
+    const index_t outputs[4] = {sizes.mlp[0], sizes.mlp[1], sizes.mlp[2], 1};
+    auto hidden = random_values<T>(random, h * 3 * d), bias = random_values<T>(random, h), v = random_values<T>(random, h);
+    v[0] = 0;
+    std::vector<T> weights[4], biases[4], gains[3], offsets[3];
+    RawWeights<T> raw{};
+    raw.hidden_weight = hidden.data();
+    raw.hidden_bias = bias.data();
+    raw.output_weight = v.data();
+    raw.hidden_slope = T(0.25);
+    raw.output_bias = T(0.1);
+    raw.output_slope = T(0.2);
+    for (int i = 0; i < 4; ++i) {
+        weights[i] = random_values<T>(random, inputs[i] * outputs[i]);
+        biases[i] = random_values<T>(random, outputs[i]);
+        raw.mlp_weight[i] = weights[i].data();
+        raw.mlp_bias[i] = biases[i].data();
+    }
+    for (int i = 0; i < 3; ++i) {
+        gains[i] = random_values<T>(random, outputs[i]);
+        offsets[i] = random_values<T>(random, outputs[i]);
+        raw.mlp_slope[i] = T(0.25);
+        raw.norm_weight[i] = gains[i].data();
+        raw.norm_bias[i] = offsets[i].data();
+    }
+    return std::make_unique<Network<T>>(sizes, raw);
+}
+
+struct Forest {
+    std::vector<std::int32_t> item_at_leaf, leaf_of_item;
+    std::unique_ptr<Tree> tree;
+    std::vector<float> nodes, items;
+
+    Forest(std::mt19937& random, index_t count, index_t vacant, index_t branching, index_t width) {
+        item_at_leaf.assign(static_cast<std::size_t>(count + vacant), -1);
+        for (index_t i = 0; i < count; ++i) item_at_leaf[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i);
+        std::shuffle(item_at_leaf.begin(), item_at_leaf.end(), random);
+        leaf_of_item.resize(static_cast<std::size_t>(count));
+        for (std::size_t leaf = 0; leaf < item_at_leaf.size(); ++leaf)
+            if (item_at_leaf[leaf] >= 0)
+                leaf_of_item[static_cast<std::size_t>(item_at_leaf[leaf])] = static_cast<std::int32_t>(leaf);
+        tree = std::make_unique<Tree>(branching, count + vacant, item_at_leaf.data(), leaf_of_item.data(), count);
+        nodes = random_values<float>(random, tree->num_nodes() * width);
+        items = random_values<float>(random, count * width);
+    }
+};
+
+double checksum(const StepResult<float>& result) {
+    double sum = result.loss;
+    for (float value : result.nodes.values) sum += static_cast<double>(value) * 3;
+    for (float value : result.items.values) sum += static_cast<double>(value) * 5;
+    return sum;
+}
+
+void require(bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "failed: %s\n", what);
+    std::exit(1);
+}
+
+struct Case {
+    Sizes sizes;
+    index_t items, vacant, branching, instances, negatives, beam;
+    bool separate;
+    float dropout;
+};
+
+double run_case(std::mt19937& random, const Case& c, int repeats) {
+    const index_t length = c.sizes.history();
+    auto net = random_network<float>(random, c.sizes);
+    Forest forest(random, c.items, c.vacant, c.branching, c.sizes.width);
+    const Tree& tree = *forest.tree;
+    const Table nodes{forest.nodes.data(), tree.num_nodes(), c.sizes.width, Storage::float32};
+    const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
+    const Tables tables{nodes, items, c.separate};
+    const Model<float> model{*net, tree, nodes, items, c.separate};
+    std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
+    for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
+    for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
+    for (index_t i = 0; i < c.instances; ++i) targets.push_back(static_cast<std::int32_t>(below(random, c.items)));
+    std::vector<float> weights(static_cast<std::size_t>(c.instances * tree.height), 1.0f);
+    weights[0] = 0;
+    const Batch batch{histories.data(), targets.data(), weights.data(), c.instances};
+    double total = 0;
+    for (int repeat = 0; repeat < repeats; ++repeat) {
+        for (bool from_root : {false, true})
+            for (Sampler sampler : {Sampler::uniform, Sampler::top_down}) {
+                if (from_root && repeats > 1) continue;
+                Sampling sampling;
+                sampling.sampler = sampler;
+                sampling.from_root = from_root;
+                sampling.seed = static_cast<std::uint64_t>(repeat);
+                sampling.negatives.assign(static_cast<std::size_t>(tree.height + 1), c.negatives);
+                const Dropout dropout{c.dropout, 3};
+                StepResult<float> step = step_on_batch(*net, tables, tree, batch, sampling, dropout);
+                if (repeats == 1) {
+                    const double parallel = checksum(step);
+                    ThreadPool::shared().resize(1);
+                    require(parallel == checksum(step_on_batch(*net, tables, tree, batch, sampling, dropout)),
+                            "a step gives the same sums for any number of threads");
+                    ThreadPool::shared().resize(3);
+                    draw_batch(*net, tables, tree, batch, sampling);
+                }
+                std::vector<float> first(forest.nodes.size()), second(forest.nodes.size());
+                adam_rows(forest.nodes.data(), first.data(), second.data(), step.nodes.rows.data(),
+                          step.nodes.values.data(), static_cast<index_t>(step.nodes.rows.size()), c.sizes.width,
+                          AdamSettings{1e-3, 0.9, 0.999, 1e-8, 1e-4, true, 1});
+                total += step.loss;
+            }
+        const index_t k = 7;
+        std::vector<std::int32_t> found(static_cast<std::size_t>(k));
+        std::vector<float> scores(static_cast<std::size_t>(k));
+        LeafSet some(tree.leaves, [&](index_t leaf) { return tree.item_at_leaf[leaf] >= 0 && leaf % 3 != 0; });
+        for (index_t i = 0; i < std::min<index_t>(c.instances, 4); ++i)
+            for (bool filtered : {false, true}) {
+                std::vector<index_t> excluded;
+                if (filtered) excluded = {0, 1, below(random, tree.leaves)};
+                const LeafSet* shared = filtered ? &some : tree.has_vacancies ? &tree.occupied_leaves : nullptr;
+                const Eligible eligible(tree, shared, std::move(excluded));
+                static thread_local BeamSearch search;
+                for (bool spread : {false, true})
+                    search.run(model, histories.data() + i * length, eligible, c.beam, k, spread,
+                               Found{found.data(), scores.data()});
+                exact_scan(model, histories.data() + i * length, eligible, eligible.total() == tree.leaves, k,
+                           Found{found.data(), scores.data()});
+            }
+        const index_t lower = std::min<index_t>(3, tree.height);
+        index_t candidates = tree.size(lower);
+        std::vector<std::int64_t> groups(static_cast<std::size_t>(c.items), 0);
+        std::vector<double> sums(static_cast<std::size_t>(c.items * candidates));
+        score_candidates(model, Stage{groups.data(), 0, lower, candidates}, histories.data(), targets.data(), c.instances,
+                         sums.data());
+        total += sums[0];
+    }
+    return total;
+}
+
+// The float64 instantiation, as the gradient checks use it.
+double run_double(std::mt19937& random, const Sizes& sizes) {
+    auto net = random_network<double>(random, sizes);
+    auto table = random_values<double>(random, 30 * sizes.width);
+    const Table nodes{table.data(), 30, sizes.width, Storage::float64};
+    const index_t rows = 5, columns = 9, length = sizes.history();
+    std::vector<std::int64_t> node_rows, history_rows;
+    for (index_t i = 0; i < rows * columns; ++i) node_rows.push_back(below(random, 31) - (i % columns != 0));
+    for (std::int64_t& row : node_rows) row = std::min<std::int64_t>(row, 29);
+    for (index_t i = 0; i < rows * length; ++i) history_rows.push_back(below(random, 31) - 1);
+    std::vector<double> correction(node_rows.size(), 0.1), weights(static_cast<std::size_t>(rows), 1.0);
+    const Tables tables{nodes, Table{}, false};
+    return step_on_candidates(*net, tables, node_rows.data(), correction.data(), history_rows.data(), weights.data(), rows,
+                              columns, Dropout{})
+        .loss;
+}
+
+Sizes sizes_of(std::vector<index_t> windows, index_t d, index_t h, index_t m1, index_t m2, index_t m3, bool layer) {
+    Sizes sizes;
+    sizes.windows = std::move(windows);
+    sizes.width = d;
+    sizes.attention = h;
+    sizes.mlp[0] = m1;
+    sizes.mlp[1] = m2;
+    sizes.mlp[2] = m3;
+    sizes.normalisation = layer ? Normalisation::layer : Normalisation::none;
+    return sizes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::mt19937 random(7);
+    double total = 0;
+    if (argc > 2) {
+        const Sizes paper = sizes_of({20, 20, 10, 10, 2, 2, 2, 1, 1, 1}, 24, 36, 128, 64, 24, true);
+        total = run_case(random, Case{paper, 7129, 0, 2, 100, 70, 150, false, 0.0f}, std::atoi(argv[2]));
+    } else {
+        ThreadPool::shared().resize(3);
+        for (bool layer : {false, true}) {
+            total += run_case(random, Case{sizes_of({1}, 1, 1, 1, 1, 1, layer), 1, 0, 2, 3, 2, 1, false, 0.0f}, 1);
+            total += run_case(random, Case{sizes_of({1, 2}, 3, 5, 7, 3, 2, layer), 2, 1, 2, 5, 1, 3, true, 0.2f}, 1);
+            total += run_case(random, Case{sizes_of({4, 2}, 5, 7, 11, 6, 4, layer), 70, 20, 3, 40, 6, 5, false, 0.0f}, 1);
+            total += run_case(random, Case{sizes_of({6, 3, 2}, 9, 17, 13, 9, 5, layer), 200, 0, 2, 40, 12, 9, false, 0.1f}, 1);
+            total += run_case(random, Case{sizes_of({5, 5}, 24, 36, 40, 24, 8, layer), 900, 100, 2, 12, 70, 90, true, 0.0f}, 1);
+            total += run_double(random, sizes_of({3, 2}, 5, 7, 11, 6, 4, layer));
+        }
+    }
+    std::printf("%.6f\n", total);
+    return 0;
+}

@@ -38,7 +38,7 @@ from beamtree.tree.item_tree import ItemTree
 K = 20
 ENGINE_BATCH = 64
 REQUESTS = 256
-ONE_BY_ONE = 240
+BLOCKS, BLOCK, WARM_UP = 4, 20, 4
 START_SECONDS = 60
 WARM_UP_SECONDS = 0.5
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -270,10 +270,10 @@ def measure(*, num_items: int, connections: int, seconds: float, rounds: int) ->
             for warm_up in range(20):
                 bare.search_one(warm_up)
                 client.ask(requests[warm_up])
-            for round_number in range(rounds):
-                for step in range(max(5, ONE_BY_ONE // rounds)):
-                    alone.append(bare.search_one(step + round_number))
-                    served.append(client.ask(requests[(step + round_number) % len(requests)]))
+            for _ in range(rounds):
+                for _ in range(BLOCKS):
+                    alone += [bare.search_one(step) for step in range(BLOCK)][WARM_UP:]
+                    served += [client.ask(requests[step]) for step in range(BLOCK)][WARM_UP:]
                 bare_rates.append(bare.per_second(seconds / rounds))
                 load_now = load(port, requests, connections=connections, seconds=seconds / rounds)
                 some, failed = asyncio.run(load_now)

@@ -88,7 +88,9 @@ def test_state_dict_keys_are_those_of_the_file_format(normalisation: str) -> Non
 
 def test_normalisation_stands_between_the_layer_and_its_activation() -> None:
     """A layer of one number is normalised to 0, so only the biases after it count: the score knows nothing else."""
-    settings = model_settings(normalisation="layer", embedding_dim=1, windows=(1,), attention_hidden=1, layers=(1, 1, 1))
+    settings = model_settings(
+        normalisation="layer", embedding_dim=1, windows=(1,), attention_hidden=1, layers=(1, 1, 1)
+    )
     model = stirred_model(settings, random_tree(2, branching=2, seed=0), seed=3)
     with torch.no_grad():
         model.get_parameter("norm.2.bias").fill_(-2.0)

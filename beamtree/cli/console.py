@@ -70,7 +70,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                     task, completed=event.step, total=event.total_steps, loss=event.loss, instances=event.instances
                 )
             case Validated():
-                mark = "[green]best so far[/]" if event.is_best else ""
+                mark = "[green]best[/]" if event.is_best else ""
                 messages.print(
                     f"epoch {event.epoch:5.2f}  validation recall@20 {event.metrics['recall@20']:.4f}  "
                     f"F@20 {event.metrics['f@20']:.4f}  NDCG@20 {event.metrics['ndcg@20']:.4f}  {mark}"
@@ -79,7 +79,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                 bar.update(task, completed=event.step)
                 messages.print(f"Resumed after step {event.step:,}.")
             case EstimatorValidated():
-                mark = "[green]best so far[/]" if event.is_best else ""
+                mark = "[green]best[/]" if event.is_best else ""
                 messages.print(
                     f"estimator, epoch {event.epoch}: loss {event.loss:.3f}  validation F@20 {event.score:.4f}  {mark}"
                 )

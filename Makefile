@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/installed
-NATIVE := $(wildcard CMakeLists.txt beamtree/native/*.cpp beamtree/native/*.hpp)
+NATIVE := $(wildcard CMakeLists.txt beamtree/native/src/*.cpp beamtree/native/src/*.hpp)
+CXX    ?= g++
+CHECK  := $(CXX) -std=c++20 -g -O1 -march=native -pthread -fno-omit-frame-pointer tests/native/exercise_kernels.cpp
 
-.PHONY: demo test lint types imports unit format image-check clean
+.PHONY: demo test lint types imports unit format image-check native sanitize clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -28,6 +30,16 @@ unit: $(STAMP)
 # The Dockerfile's install steps in a fresh environment: what is in it, how large, does it serve.
 image-check: $(STAMP)
 	$(BIN)/python -m tests.deploy.image_check
+
+# Compile the kernels anew into the environment.
+native: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --editable .
+
+# Every kernel over odd sizes: reads past an end, undefined behaviour, data races.
+sanitize:
+	@mkdir -p build
+	$(CHECK) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o build/kernels-address && build/kernels-address
+	$(CHECK) -fsanitize=thread -o build/kernels-thread && build/kernels-thread
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -232,13 +232,15 @@ inline void exact_scan(const Model<float>& model, const std::int32_t* history_it
     };
     ThreadPool::shared().run(tasks, [&](index_t task, int worker) {
         static thread_local NodeBlock<float> block;
-        float scores[share];
-        index_t table_rows[share];
+        static thread_local std::vector<float> scores(share);
+        static thread_local std::vector<index_t> table_rows(share);
         const index_t first = task * share, end = std::min(count, first + share);
-        for (index_t i = first; i < end; ++i) table_rows[i - first] = offset + (all ? i : leaves[static_cast<std::size_t>(i)]);
-        score_nodes(model.net, history, model.nodes, table_rows, end - first, block, scores);
+        for (index_t i = first; i < end; ++i)
+            table_rows[static_cast<std::size_t>(i - first)] = offset + (all ? i : leaves[static_cast<std::size_t>(i)]);
+        score_nodes(model.net, history, model.nodes, table_rows.data(), end - first, block, scores.data());
         auto& mine = best[static_cast<std::size_t>(worker)];
-        for (index_t i = first; i < end; ++i) mine.push_back(rank_key(scores[i - first], table_rows[i - first] - offset));
+        for (std::size_t i = 0; i < static_cast<std::size_t>(end - first); ++i)
+            mine.push_back(rank_key(scores[i], table_rows[i] - offset));
         if (static_cast<index_t>(mine.size()) > 4 * share + 2 * k) prune(mine);
     });
     std::vector<std::uint64_t> keys;

@@ -15,6 +15,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -69,6 +71,8 @@ class ThreadPool {
             char* end = nullptr;
             long wanted = std::strtol(text, &end, 10);
             if (end != text && *end == '\0' && wanted >= 1 && wanted <= 1024) return static_cast<int>(wanted);
+            throw std::invalid_argument(std::string("BEAMTREE_THREADS: expected a whole number from 1 to 1024, got '") +
+                                        text + "'");
         }
         cpu_set_t cores;
         CPU_ZERO(&cores);

@@ -23,23 +23,22 @@ results = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 """Everything else goes to standard error."""
 
-SHOWN_METRICS = ("precision", "recall", "f", "ndcg")
+SHOWN_METRICS = ("precision", "recall", "F", "NDCG")
 
 
 def metrics_table(contenders: Mapping[str, Metrics], *, title: str, cutoffs: Sequence[int] = (20, 40)) -> Table:
-    """A row for each recommender, a column for each metric and cutoff."""
+    """For each cutoff a row for each recommender, with a column for each metric."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("")
+    table.add_column("top", justify="right")
+    for name in SHOWN_METRICS:
+        table.add_column(name, justify="right")
     for cutoff in cutoffs:
-        for name in SHOWN_METRICS:
-            table.add_column(f"{_HEADINGS[name]}@{cutoff}", justify="right")
-    for contender, metrics in contenders.items():
-        cells = [f"{metrics[f'{name}@{cutoff}']:.4f}" for cutoff in cutoffs for name in SHOWN_METRICS]
-        table.add_row(contender, *cells)
+        for contender, metrics in contenders.items():
+            cells = [f"{metrics[f'{name.lower()}@{cutoff}']:.4f}" for name in SHOWN_METRICS]
+            table.add_row(contender, str(cutoff), *cells)
+        table.add_section()
     return table
-
-
-_HEADINGS = {"precision": "P", "recall": "R", "f": "F", "ndcg": "NDCG"}
 
 
 @contextmanager

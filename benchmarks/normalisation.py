@@ -29,10 +29,13 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=128_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--preset", default="small", choices=["small", "default"])
+    parser.add_argument("--only", choices=["layer", "none", "batch"], help="measure this normalisation alone")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     dataset = prepare_dataset(read_interactions(arguments.log))
     for normalisation, dropout in VARIANTS:
+        if arguments.only not in (None, normalisation):
+            continue
         line = json.dumps(run(dataset, arguments, normalisation=normalisation, dropout=dropout))
         print(line, flush=True)
         if arguments.out is not None:

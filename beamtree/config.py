@@ -34,6 +34,7 @@ class LogSettings(_Section):
     event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
     since: str | float | None = Field(None, description="keep rows from this moment on")
     until: str | float | None = Field(None, description="keep rows before this moment")
+    bad_rows: Literal["error", "skip"] = Field("error", description="stop at a bad row, or leave it out and list it")
 
 
 class DataSettings(_Section):
@@ -67,7 +68,7 @@ class TreeSettings(_Section):
 
     branching: int = Field(2, ge=2, le=10, description="children of an inner node")
     order: Literal["auto", "random", "category", "clustering"] = Field(
-        "auto", description="first order of the leaves; auto: clustering of co-occurrence vectors"
+        "auto", description="first order of the leaves; auto: clustering, or category or random for very many items"
     )
     stride: int | None = Field(
         None, ge=1, le=16, description="levels per stage of relearning; default: up to 128 candidates"
@@ -129,9 +130,11 @@ class TrainingSettings(_Section):
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
     )
     batch_size: int = Field(100, ge=1, le=65536, description="instances per step")
-    epochs: float = Field(3.0, gt=0.0, le=1000.0, description="passes over the training instances; fractions are fine")
+    epochs: float = Field(
+        3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
+    )
     most_instances: int | None = Field(
-        None, ge=1, description="stop after so many instances, however many epochs that is"
+        None, ge=1, description="a round ends after so many instances, however many epochs that is"
     )
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
@@ -143,9 +146,7 @@ class TrainingSettings(_Section):
     )
     weight_decay: float = Field(1e-4, ge=0.0, le=1.0, description="on the rows and weights that a step touches")
     clip_norm: float = Field(5.0, gt=0.0, description="gradients of the network are scaled down to this norm")
-    validations: int = Field(
-        10, ge=1, le=10_000, description="how often to validate over the whole training, evenly spaced"
-    )
+    validations: int = Field(10, ge=1, le=10_000, description="how often to validate in each round, evenly spaced")
     validation_users: int = Field(1000, ge=1, description="how many of the validation users each validation asks")
     patience: int = Field(4, ge=1, description="stop after so many validations without a better one")
     checkpoint_minutes: float = Field(
@@ -277,6 +278,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "tree": {"order": "category"},
         "model": {"normalisation": "batch", "dropout": 0.1},
         "training": {
+            "method": "dtr-t-rl",
+            "rounds": 12,
             "optimiser": "adam",
             "learning_rate": 1e-3,
             "weight_decay": 1e-2,
@@ -292,7 +295,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for name, values in over.items():
         both_sections = isinstance(values, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = {**merged[name], **values} if both_sections else values
+        merged[name] = _merge(merged[name], values) if both_sections else values
     return merged
 
 

@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from beamtree import native
 from beamtree.artefact import Artefact
@@ -41,6 +40,9 @@ from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
 
 log = logging.getLogger(__name__)
+
+MOST_CLUSTERED_ITEMS = 200_000
+"""Clustering runs one k-means for each inner node: minutes at this size. Larger catalogues need to ask for it."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def fit_model(
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best."""
     started = time.monotonic()
+    _order(dataset, config=config)
     instances = TrainingInstances(
         dataset.sequences, split.train, first_target=split.first_target, history_length=config.model.history_length
     )
@@ -105,12 +108,12 @@ def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
     """The first tree, before anything is learned, in the order that the settings name."""
     generator = numpy_generator(config.training.seed, "leaves")
     num_items, branching = len(dataset.items), config.tree.branching
-    match config.tree.order:
+    match _order(dataset, config=config):
         case "random":
             order = random_order(num_items, generator=generator)
         case "category":
-            order = category_order(_categories(dataset.item_table), generator=generator)
-        case "auto" | "clustering":
+            order = category_order(dataset.item_table["category"], generator=generator)
+        case "clustering":
             vectors = cooccurrence_vectors(
                 dataset.sequences, train, num_items=num_items, size=config.model.embedding_dim, generator=generator
             )
@@ -260,7 +263,11 @@ def _by_estimator(estimator: Estimator) -> Callable[[Questions, int], npt.NDArra
         if questions.excluded_items is not None:
             items, offsets = questions.excluded_items
             scores[np.repeat(np.arange(len(scores)), np.diff(offsets)), items] = -np.inf
-        return np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
+        found = np.full((len(scores), k), -1, dtype=np.int32)
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
+        is_allowed = np.isfinite(np.take_along_axis(scores, best, axis=1))
+        found[:, : best.shape[1]] = np.where(is_allowed, best, -1)
+        return found
 
     return recommend
 
@@ -290,10 +297,17 @@ def _kernels_know(model: PreferenceModel, config: Config) -> bool:
     return native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch"
 
 
-def _categories(item_table: pl.DataFrame) -> pl.Series:
-    if "category" not in item_table.columns or item_table["category"].null_count() == len(item_table):
+def _order(dataset: Dataset, *, config: Config) -> Literal["random", "category", "clustering"]:
+    """Which first order of the leaves to take; SettingsError where it needs categories and there are none."""
+    has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
+    order = config.tree.order
+    if order == "auto":
+        if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
+            return "clustering"
+        return "category" if has_categories else "random"
+    if order == "category" and not has_categories:
         raise SettingsError(
             "tree.order = 'category' needs an item table with a column 'category'. Give one with --items, or choose "
             "tree.order = 'clustering' or 'random'."
         )
-    return item_table["category"]
+    return order

@@ -87,7 +87,7 @@ def describe_command(
     event_type: EventTypeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    bad_rows: BadRowsOption = "error",
+    bad_rows: BadRowsOption = None,
     rejects: RejectsOption = None,
     min_interactions: Annotated[
         int, typer.Option("--min-interactions", help="The filter on users to report on.", min=1)
@@ -97,8 +97,10 @@ def describe_command(
     """Count users, items and interactions; show history lengths, popularity, time span and what the filter keeps."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
-    given = log_settings(column=column, min_rating=min_rating, event_type=event_type, since=since, until=until)
-    log = read_log(path, LogSettings(**given), bad_rows=bad_rows, rejects_file=rejects)
+    given = log_settings(
+        column=column, min_rating=min_rating, event_type=event_type, since=since, until=until, bad_rows=bad_rows
+    )
+    log = read_log(path, LogSettings(**given), rejects_file=rejects)
     description = describe_log(log, min_interactions=min_interactions)
     if as_json:
         typer.echo(json.dumps({"reading": asdict(log.report), **asdict(description)}))

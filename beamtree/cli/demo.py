@@ -6,6 +6,7 @@ from typing import Annotated
 import numpy as np
 import polars as pl
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from beamtree.cli.console import fit_progress, messages, metrics_table, results
@@ -25,7 +26,7 @@ def demo(
     files = fetch("ml-100k", say=messages.print)
     config = Config.preset("small")
     model = DeepTreeRetriever(config)
-    messages.print(f"Learning from {files.interactions} with the small preset ...")
+    messages.print(f"Learning from {files.interactions} with the small preset ...", markup=False)
     with fit_progress() as listen:
         model.fit(str(files.interactions), items=str(files.items), listen=listen)
     model.save(out)
@@ -68,5 +69,5 @@ def _show_people(model: DeepTreeRetriever) -> None:
         shown.add_column("recommended next  (✓ = did watch it later)", width=46, no_wrap=True)
         for watched, item in zip(histories[row][::-1], recommended, strict=True):
             mark = "✓ " if int(item) in later else "  "
-            shown.add_row(str(titles[int(watched)]), f"{mark}{titles[int(item)]}")
+            shown.add_row(escape(str(titles[int(watched)])), escape(f"{mark}{titles[int(item)]}"))
         results.print(shown)

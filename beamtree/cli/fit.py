@@ -50,19 +50,23 @@ def fit(
     event_type: EventTypeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    bad_rows: BadRowsOption = "error",
+    bad_rows: BadRowsOption = None,
     rejects: RejectsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit, if there is one.")
+    ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoint of an unfinished fit away.")] = False,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
 ) -> None:
-    """Learn a preference model and its tree from a log, and save both.
+    """Learn a preference model over a tree from a log, and save both.
 
     Ctrl-C stops after the step at hand; --resume goes on from there, or from the last checkpoint after a crash, to the
     very weights that an uninterrupted run gives.
     """
     overrides: dict[str, dict[str, Any]] = {
-        "log": log_settings(column=column, min_rating=min_rating, event_type=event_type, since=since, until=until),
+        "log": log_settings(
+            column=column, min_rating=min_rating, event_type=event_type, since=since, until=until, bad_rows=bad_rows
+        ),
         "data": {} if holdout is None else {"holdout": holdout},
         "training": {} if seed is None else {"seed": seed},
     }
@@ -71,14 +75,14 @@ def fit(
     work_dir = out.parent / f"{out.name}.checkpoint"
     _check_folders(out, work_dir, resume=resume, restart=restart)
 
-    interactions = read_log(log, chosen.log, bad_rows=bad_rows, rejects_file=rejects)
+    interactions = read_log(log, chosen.log, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
     with fit_progress(log_json) as listen:
         model.fit(interactions, items, work_dir=work_dir, resume=resume, listen=listen)
     model.save(out)
     shutil.rmtree(work_dir, ignore_errors=True)
     report(model)
-    results.print(f"\nSaved to [bold]{out}[/]. Next:")
+    results.print(f"\nSaved to {out}. Next:", markup=False)
     results.print(f"  beamtree recommend {out} --history ID,ID,ID", markup=False)
     results.print(f"  beamtree evaluate {out} --log {log}", markup=False)
 
@@ -113,7 +117,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) ->
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
     has_checkpoint = any(work_dir.glob(f"*/{MANIFEST}"))
     if resume and not has_checkpoint:
-        raise InputError(f"There is nothing to resume: {work_dir} holds no checkpoint. Fit without --resume.")
+        messages.print("There is no checkpoint to resume yet: starting from the beginning.")
     if has_checkpoint and restart:
         shutil.rmtree(work_dir)
     elif has_checkpoint and not resume:

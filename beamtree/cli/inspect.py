@@ -5,6 +5,7 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
@@ -26,7 +27,7 @@ def inspect(
         return
     overview = Table(show_header=False, title=f"Model {artefact.version}", title_justify="left", title_style="bold")
     for name, value in facts.items():
-        overview.add_row(name, str(value))
+        overview.add_row(name, escape(value))
     for users, metrics in artefact.metrics.items():
         for name in ("recall@20", "f@20", "ndcg@20", "coverage@20", "distinct_lists@20"):
             overview.add_row(f"{users} {name}", f"{metrics[name]:.4f}")
@@ -34,7 +35,7 @@ def inspect(
     table = Table(title="Settings", title_justify="left", title_style="bold", show_header=False)
     for section, values in settings.items():
         for key, value in values.items():
-            table.add_row(f"{section}.{key}", str(value))
+            table.add_row(f"{section}.{key}", escape(str(value)))
     results.print(table)
 
 

@@ -60,7 +60,7 @@ def run() -> None:
     try:
         app()
     except InterruptedTraining as stopped:
-        messages.print(f"[yellow]{stopped}[/]")
+        messages.print(str(stopped), style="yellow", markup=False)
         sys.exit(STOPPED_BY_SIGNAL)
     except BeamtreeError as error:
         messages.print("[red]Error:[/] ", end="")

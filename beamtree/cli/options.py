@@ -27,7 +27,9 @@ EventTypeOption = Annotated[
 ]
 SinceOption = Annotated[str | None, typer.Option("--since", help="Keep rows from this time on: a number or a date.")]
 UntilOption = Annotated[str | None, typer.Option("--until", help="Keep rows before this time: a number or a date.")]
-BadRowsOption = Annotated[BadRows, typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it, go on.")]
+BadRowsOption = Annotated[
+    BadRows | None, typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it, go on.")
+]
 RejectsOption = Annotated[Path | None, typer.Option("--rejects", help="Where --bad-rows=skip lists the bad rows.")]
 BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam width; default: the model's.")]
 
@@ -39,6 +41,7 @@ def log_settings(
     event_type: list[str] | None,
     since: str | None,
     until: str | None,
+    bad_rows: BadRows | None,
 ) -> dict[str, Any]:
     """Settings of the section `log` for those options that were given."""
     events = parse_pairs(event_type, option="--event-type", form="COLUMN=VALUE[,VALUE...]")
@@ -48,6 +51,7 @@ def log_settings(
         "event_type": {name: values.split(",") for name, values in events.items()},
         "since": since,
         "until": until,
+        "bad_rows": bad_rows,
     }
     return {name: value for name, value in given.items() if value not in (None, {})}
 

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import polars as pl
 import typer
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
+from beamtree.data.columns import USER_ID
 from beamtree.data.interactions import read_log
+from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
 from beamtree.retrieval.retriever import Fallback, Retriever, Wishes
 from beamtree.storage import replace_file
@@ -46,6 +49,8 @@ def recommend(
     ] = "popularity",
 ) -> None:
     """Recommend items for one history, or for the users of a log."""
+    if out is not None and out.suffix not in SINKS:
+        raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
     retriever = Retriever.load(model)
@@ -63,8 +68,8 @@ def recommend(
         _write(iter([retriever.recommend_histories([wanted], **wishes)]), retriever=retriever, out=out)
         return
     interactions = read_log(str(log), retriever.artefact.config.log)
-    holds_integers = interactions.frame["user_id"].dtype == pl.Int64
-    wanted_users = None if users is None else [int(text) if holds_integers else text for text in _split(users)]
+    known_users = Vocabulary(interactions.frame[USER_ID].unique())
+    wanted_users = None if users is None else [known_users.parse(text) for text in _split(users)]
     batches = retriever.recommend_users(interactions, wanted_users, **wishes)
     _write(batches, retriever=retriever, out=out)
 
@@ -74,8 +79,6 @@ def _write(batches: Iterator[pl.DataFrame], *, retriever: Retriever, out: Path |
         for batch in batches:
             _show(batch, item_table=retriever.artefact.item_table)
         return
-    if out.suffix not in SINKS:
-        raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
     if not out.parent.is_dir():
         raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
     rows = 0
@@ -84,7 +87,7 @@ def _write(batches: Iterator[pl.DataFrame], *, retriever: Retriever, out: Path |
             batch.write_parquet(Path(parts) / f"{number:09d}.parquet")
             rows += len(batch)
         replace_file(out, lambda path: SINKS[out.suffix](pl.scan_parquet(f"{parts}/*.parquet"), path))
-    messages.print(f"Wrote {rows:,} rows to {out}.")
+    messages.print(f"Wrote {rows:,} rows to {out}.", markup=False)
 
 
 def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
@@ -96,7 +99,7 @@ def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
     for name in shown:
         table.add_column(name, justify="right" if name in ("rank", "score") else "left")
     for row in named.iter_rows(named=True):
-        table.add_row(*(_cell(row[name]) for name in shown))
+        table.add_row(*(escape(_cell(row[name])) for name in shown))
     results.print(table)
 
 

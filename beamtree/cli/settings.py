@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from beamtree.cli.console import results
@@ -20,6 +21,6 @@ def settings(
     table.add_column("meaning", overflow="fold")
     for section, section_type in SECTION_TYPES.items():
         for name, field in section_type.model_fields.items():
-            table.add_row(f"{section}.{name}", str(values[section][name]), field.description or "")
+            table.add_row(f"{section}.{name}", escape(str(values[section][name])), field.description or "")
         table.add_section()
     results.print(table)

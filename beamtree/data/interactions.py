@@ -176,9 +176,7 @@ def read_interactions(
     return InteractionLog(distinct, report)
 
 
-def read_log(
-    source: Source, settings: LogSettings, *, bad_rows: BadRows = "error", rejects_file: str | Path | None = None
-) -> InteractionLog:
+def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path | None = None) -> InteractionLog:
     """Read a log the way the settings say; see `read_interactions`."""
     return read_interactions(
         source,
@@ -187,7 +185,7 @@ def read_log(
         event_type=settings.event_type,
         since=settings.since,
         until=settings.until,
-        bad_rows=bad_rows,
+        bad_rows=settings.bad_rows,
         rejects_file=rejects_file,
     )
 

@@ -72,7 +72,8 @@ class SasRec(nn.Module):
     def encode(self, histories: Tensor) -> Tensor:
         """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none."""
         present = histories >= 0
-        vectors = self.items[histories.clamp(min=0)] * present.unsqueeze(-1)
+        # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
+        vectors = functional.embedding(histories.clamp(min=0), self.items) * present.unsqueeze(-1)
         hidden = functional.dropout(vectors + self.positions, self.dropout, training=self.training)
         length = histories.shape[1]
         causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()

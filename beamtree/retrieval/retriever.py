@@ -84,7 +84,7 @@ class Retriever:
         vocabulary, sequences = encode_histories(interactions, items=self._items)
         dense_users = np.arange(len(vocabulary)) if users is None else _find_users(users, vocabulary)
         allowed_items = self._allowed(wishes.get("allow"), wishes.get("exclude"))
-        for first in range(0, len(dense_users), USERS_AT_A_TIME):
+        for first in range(0, max(len(dense_users), 1), USERS_AT_A_TIME):
             chunk = dense_users[first : first + USERS_AT_A_TIME]
             found = self._recommend(sequences, chunk, allowed_items=allowed_items, wishes=wishes)
             yield self._table(found, keys=vocabulary.decode(chunk).rename(USER_ID))
@@ -122,8 +122,8 @@ class Retriever:
         """Put the most popular eligible items where a history holds nothing that the model knows."""
         if fallback == "error":
             raise UnknownIdsError(
-                f"{strangers.size} of {len(found.items)} histories hold no item that the model knows, the first is "
-                f"number {strangers[0]}. Give known items, or ask for popular items instead (popularity fallback)."
+                f"{strangers.size} of {len(found.items)} histories hold no item that the model knows. "
+                "Give known items, or ask for popular items instead (popularity fallback)."
             )
         log.info("%d of %d histories hold no known item: popular items instead", strangers.size, len(found.items))
         tree = self.artefact.tree

@@ -1,4 +1,4 @@
-"""Training the estimator: SASRec on the training sequences, stopped by validation, and kept for the next run."""
+"""Training the estimator: SASRec on the training sequences, stopped by validation, and kept beside the checkpoints."""
 
 import hashlib
 import json

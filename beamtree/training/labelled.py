@@ -44,9 +44,7 @@ class RectifiedInstances:
         self._rectification = rectification
         self._height = tree.height
         started = clock()
-        winning: Callable[..., WinningLevels] = (
-            first_winning_level if rectification == "subtree" else winning_child_levels
-        )
+        winning = _WINNING_LEVELS[rectification]
         parts: list[WinningLevels] = []
         block = max(1, SCORES_AT_A_TIME // tree.num_leaves)
         for first in range(0, len(instances), block):

@@ -126,8 +126,8 @@ def _watch(progress: Progress, loss: float, *, settings: TrainingSettings) -> No
     if not math.isfinite(loss):
         raise DivergedError(
             f"The loss became {loss} at step {progress.step}. Nothing was saved since the last checkpoint. "
-            f"Lower training.learning_rate (now {settings.learning_rate:g}) or training.clip_norm "
-            f"(now {settings.clip_norm:g})."
+            f"Start again (--restart) with a lower training.learning_rate (now {settings.learning_rate:g}) or "
+            f"training.clip_norm (now {settings.clip_norm:g})."
         )
     before = loss if progress.smoothed_loss is None else progress.smoothed_loss
     progress.smoothed_loss = before + SMOOTHING * (loss - before)
@@ -135,8 +135,8 @@ def _watch(progress: Progress, loss: float, *, settings: TrainingSettings) -> No
     if progress.smoothed_loss > 2.0 * progress.lowest_loss + 1.0:
         raise DivergedError(
             f"The loss rose from {progress.lowest_loss:.3f} to {progress.smoothed_loss:.3f} by step {progress.step}: "
-            f"training runs away. Lower training.learning_rate (now {settings.learning_rate:g}) or give it a longer "
-            f"training.warmup_steps (now {settings.warmup_steps})."
+            "training runs away. Start again (--restart) with a lower training.learning_rate "
+            f"(now {settings.learning_rate:g}) or a longer training.warmup_steps (now {settings.warmup_steps})."
         )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from beamtree.config import TrainingSettings
+from beamtree.errors import DivergedError
 from beamtree.model.preference import TABLES, PreferenceModel
 from beamtree.training.rows import RowAdam
 
@@ -39,12 +40,18 @@ class ModelOptimiser:
         self._network.zero_grad()
 
     def step(self, row_gradients: Iterable[RowGradient], *, learning_rate: float, step: int) -> None:
-        """One update; `step` counts from 0."""
-        torch.nn.utils.clip_grad_norm_(self._model.network_parameters(), self._clip_norm)
+        """One update; `step` counts from 0. DivergedError, and no update, where a gradient is not finite."""
+        touched = list(row_gradients)
+        norm = torch.nn.utils.clip_grad_norm_(self._model.network_parameters(), self._clip_norm)
+        if not (norm.isfinite() and all(gradients.isfinite().all() for _, _, gradients in touched)):
+            raise DivergedError(
+                f"The gradients are not finite at step {step}, so the step was not taken. Start again (--restart) with "
+                "a lower training.learning_rate or training.clip_norm."
+            )
         for group in self._network.param_groups:
             group["lr"] = learning_rate
         self._network.step()
-        for name, rows, gradients in row_gradients:
+        for name, rows, gradients in touched:
             table = self._model.get_parameter(name)
             self._tables[name].step(table, rows=rows, gradients=gradients, learning_rate=learning_rate, step=step + 1)
 

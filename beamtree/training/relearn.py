@@ -69,8 +69,9 @@ def relearn_tree(
         first, capacities = _candidates(tree, stage)
         current = tree.item_ancestors(np.arange(tree.num_items), stage.lower) - first[node_of_item]
         next_node = np.empty_like(node_of_item)
-        for group in np.unique(node_of_item):
-            members = np.flatnonzero(node_of_item == group)
+        by_group = np.argsort(node_of_item, kind="stable")
+        groups, starts = np.unique(node_of_item[by_group], return_index=True)
+        for group, members in zip(groups, np.split(by_group, starts[1:]), strict=True):
             room = capacities[first[group] : first[group + 1]]
             placed = assign_balanced(
                 sums[members, : len(room)], capacities=room, current=current[members], priority=priority

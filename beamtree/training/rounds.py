@@ -59,7 +59,7 @@ class Rounds:
 
 
 def moved_leaf_rows(node_table: npt.NDArray[Any], old: ItemTree, new: ItemTree) -> npt.NDArray[Any]:
-    """The node table with the row of each item's old leaf at its new leaf; vacated rows swap into vacant leaves."""
+    """The node table with the row of each item's old leaf at its new leaf; rows of vacant leaves stay."""
     first = old.level_offsets[old.height]
     moved = node_table.copy()
     moved[first + new.leaf_of_item] = node_table[first + old.leaf_of_item]

@@ -112,7 +112,6 @@ def test_all_faults_of_the_settings_come_together_before_any_work(beamtree: Comm
         (("fit", "ratings.csv", "--set", "epochs"), "section.key=value"),
         (("fit", "ratings.csv", "--out", "ratings.csv"), "is a file"),
         (("fit", "ratings.csv", "--out", "."), "other files"),
-        (("fit", "ratings.csv", "--out", "model", "--resume"), "nothing to resume"),
         (("fit", "ratings.csv", "--resume", "--restart"), "one of them"),
         (("fit", "ratings.csv", "--column", "user_id"), "OURS=THEIRS"),
         (("fit", "ratings.csv", "--set", "tree.order='category'", "--config", "tiny.toml"), "--items"),
@@ -138,6 +137,8 @@ def test_errors_that_need_a_model(beamtree: Command, folder: Path) -> None:
     popular = beamtree("recommend", "model", "--history", "x1,x2", "-k", "4")
     assert popular.out.count("Title") == 4
     assert "not in the log" in beamtree("recommend", "model", "--log", "ratings.csv", "--users", "u99").message
+    assert beamtree("recommend", "model", "--log", "ratings.csv", "--users", "", "--out", "none.csv").code == 0
+    assert pl.read_csv("none.csv").columns == ["user_id", "item_id", "score", "rank"]
     assert ".parquet" in beamtree("recommend", "model", "--log", "ratings.csv", "--out", "all.xlsx").message
     assert "category" in beamtree("recommend", "model", "--history", "i1", "--allow", "colour=red").message
 
@@ -180,6 +181,32 @@ def test_an_unfinished_fit_is_neither_lost_nor_overwritten(
     assert resumed.code == 0, resumed.err
     [weights] = (folder / "again").glob("weights-*.safetensors")
     assert weights.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.usefixtures("folder")
+def test_resuming_from_nothing_starts_from_the_beginning(beamtree: Command) -> None:
+    fitted = beamtree(*FIT, "--resume")
+    assert fitted.code == 0, fitted.err
+    assert "no checkpoint to resume yet" in fitted.message
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_log_with_skipped_rows_is_read_the_same_way_again(beamtree: Command) -> None:
+    with Path("ratings.csv").open("a", encoding="utf-8") as stream:
+        stream.write("u1,,5,5\n")
+    assert "row" in beamtree(*FIT).message
+    assert beamtree(*FIT, "--bad-rows", "skip").code == 0
+    evaluated = beamtree("evaluate", "model", "--log", "ratings.csv")
+    assert evaluated.code == 0, evaluated.err
+
+
+@pytest.mark.usefixtures("folder")
+def test_titles_are_text_and_never_markup(beamtree: Command) -> None:
+    hostile = Path("items.csv").read_text().replace("Title 5\n", "[/b] REC [bold]\n")
+    Path("items.csv").write_text(hostile, encoding="utf-8")
+    beamtree(*FIT)
+    shown = beamtree("recommend", "model", "--history", "i3", "-k", "24", "--no-exclude-seen")
+    assert "[/b] REC [bold]" in shown.out
 
 
 def test_settings_and_doctor(beamtree: Command) -> None:

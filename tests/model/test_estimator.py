@@ -1,0 +1,115 @@
+"""SASRec: what it may see, what padding does, and that learning it is a function of the seed."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from beamtree.config import EstimatorSettings
+from beamtree.data.split import split_none
+from beamtree.model.estimator import PopularityEstimator, SasRec
+from beamtree.training.estimate import load_or_train_estimator, training_windows
+from tests.small import sequences_of
+
+RING = sequences_of([[(start + step) % 6 for step in range(9)] for start in range(6)])
+
+
+def estimator(**changes: Any) -> SasRec:
+    settings = EstimatorSettings.model_validate({"width": 8, "layers": 2, "heads": 2, "dropout": 0.0} | changes)
+    model = SasRec(settings, num_items=6, history_length=4, generator=torch.Generator().manual_seed(1))
+    return model.eval()
+
+
+def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
+    return np.array(rows, dtype=np.int32)
+
+
+def test_a_position_sees_itself_and_what_came_before() -> None:
+    model = estimator()
+    base, changed = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 1, 2, 5]])
+    before, after = model.encode(base), model.encode(changed)
+    torch.testing.assert_close(before[:, :3], after[:, :3], rtol=0, atol=0)
+    assert not torch.allclose(before[:, 3], after[:, 3])
+
+
+def test_padding_is_never_looked_at() -> None:
+    model = estimator()
+    short = model.scores(histories([-1, -1, 2, 3]))
+    with torch.no_grad():
+        model.positions[:2] += 10.0
+    np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
+    assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
+
+
+def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
+    model = estimator()
+    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
+    logits = model.encode(inputs) @ model.items.T
+    expected = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
+    torch.testing.assert_close(model.loss(inputs, targets), expected)
+
+
+def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:
+    sequences = sequences_of([[0, 1, 2, 3, 4, 5, 0], [4, 5]])
+    windows = training_windows(sequences, split_none(sequences), length=4)
+    targets = [tuple(pair) for window in windows for pair in itertools.pairwise(window) if pair[0] >= 0]
+    expected = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (4, 5)]
+    assert sorted(targets) == sorted(expected)
+
+
+def train(directory: Path | None, **changes: Any) -> tuple[SasRec, list[Any]]:
+    settings: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "epochs": 40, "batch_size": 4, "dropout": 0.1}
+    events: list[Any] = []
+    model = load_or_train_estimator(
+        directory,
+        RING,
+        split_none(RING),
+        num_items=6,
+        history_length=4,
+        settings=EstimatorSettings.model_validate(settings | {"learning_rate": 0.02} | changes),
+        seed=3,
+        data_fingerprint="ring",
+        validate=None,
+        listen=events.append,
+    )
+    return model, events
+
+
+def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:
+    model, events = train(tmp_path)
+    assert model.scores(histories([2, 3, 4, 5], [-1, -1, 0, 1])).argmax(axis=1).tolist() == [0, 2]
+    assert len(events) == 40
+    again, no_events = train(tmp_path)
+    assert no_events == []
+    np.testing.assert_array_equal(again.scores(histories([0, 1, 2, 3])), model.scores(histories([0, 1, 2, 3])))
+    _, other_events = train(tmp_path, epochs=2)
+    assert len(other_events) == 2, "other settings are another estimator"
+
+
+@pytest.mark.parametrize("length", [20, 69])
+def test_gradients_are_the_same_bytes_each_time_on_two_threads(length: int) -> None:
+    settings = EstimatorSettings(width=64, layers=1, heads=2, dropout=0.0)
+    model = SasRec(settings, num_items=1682, history_length=length, generator=torch.Generator().manual_seed(1))
+    inputs = torch.randint(0, 1682, (64, length), generator=torch.Generator().manual_seed(2))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen = set()
+        for _ in range(6):
+            model.zero_grad()
+            model.encode(inputs).square().sum().backward()
+            gradient = model.items.grad
+            assert gradient is not None
+            seen.add(gradient.numpy().tobytes())
+    finally:
+        torch.set_num_threads(threads)
+    assert len(seen) == 1
+
+
+def test_the_smallest_estimator_follows_the_crowd() -> None:
+    scores = PopularityEstimator(np.array([3, 9, 0])).scores(histories([0], [2]))
+    assert scores.argsort(axis=1).tolist() == [[2, 0, 1], [2, 0, 1]]

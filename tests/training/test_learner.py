@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from beamtree.config import ModelSettings, TrainingSettings
+from beamtree.errors import DivergedError
 from beamtree.model.scoring import history_table_rows
 from beamtree.training.instances import Batch
 from beamtree.training.learner import Learner
@@ -152,3 +153,14 @@ def test_the_model_is_left_ready_to_be_asked() -> None:
     learner = torch_learner(training_settings())
     train(learner, steps=1)
     assert not learner.model.training
+
+
+def test_a_step_whose_gradients_are_not_finite_is_not_taken() -> None:
+    learner = torch_learner(training_settings())
+    before = weights_of(learner.model)
+    with torch.no_grad():
+        learner.model.get_parameter("mlp.3.bias").fill_(torch.inf)
+    with pytest.raises(DivergedError, match="not finite at step 0"):
+        learner.step(batch_of([0, 1, 2], history_item=3), step=0, learning_rate=0.1)
+    after = weights_of(learner.model)
+    assert_same_bytes({**after, "mlp.3.bias": before["mlp.3.bias"]}, before)

@@ -143,7 +143,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_checkpoint(tmp_p
     with pytest.raises(InterruptedTraining):
         run(CountingLearner(), settings=settings, plan=plan_for(tmp_path, settings), stop_after=5)
     before = checkpoint_digest(tmp_path)
-    with pytest.raises(DivergedError, match=r"loss became .* at step 6.*Lower training\.learning_rate \(now 0\.02\)"):
+    with pytest.raises(DivergedError, match=r"loss became .* at step 6.*lower training\.learning_rate \(now 0\.02\)"):
         run(CountingLearner({5: loss}), settings=settings, plan=plan_for(tmp_path, settings, resume=True))
     assert checkpoint_digest(tmp_path) == before
 

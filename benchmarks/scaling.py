@@ -64,14 +64,20 @@ def scan_seconds(model: Model, history: NDArray[np.int32]) -> float:
 
 
 def float16_effect(full: Model, half: Model, histories: NDArray[np.int32], *, beam: int) -> dict[str, float]:
-    """Share of the top k that half precision keeps, and its largest error of a score relative to their spread."""
+    """Share of the top k that half precision keeps, and its largest error of a kept item's score."""
     widths = np.full(len(histories), beam)
     items, scores = full.beam_search(histories, k=K, beam_widths=widths)
     half_items, half_scores = half.beam_search(histories, k=K, beam_widths=widths)
-    kept = [len(set(one) & set(other)) / K for one, other in zip(items.tolist(), half_items.tolist(), strict=True)]
+    kept, errors = 0, [0.0]
+    for row in range(len(histories)):
+        exact = dict(zip(items[row].tolist(), scores[row].tolist(), strict=True))
+        rounded = dict(zip(half_items[row].tolist(), half_scores[row].tolist(), strict=True))
+        kept += len(exact.keys() & rounded.keys())
+        errors += [abs(exact[item] - rounded[item]) for item in exact.keys() & rounded.keys()]
     return {
-        "float16_kept_of_top_20": float(np.mean(kept)),
-        "float16_score_error": float(np.abs(scores - half_scores).max() / np.abs(scores).max()),
+        "float16_kept_of_top_20": kept / items.size,
+        "float16_score_error": max(errors),
+        "score_spread": float(scores.std()),
     }
 
 

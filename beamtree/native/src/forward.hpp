@@ -131,30 +131,36 @@ __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow
                     for (int v = 0; v < V; ++v)
                         at.signs[(row + r) * at.bits_stride + column / lanes<T> + v] =
                             positive_bits<T>(tile.at[r][v], zero);
-            Vec<T> sum[V];
+            // Always in the same groups, so that a weight does not depend on the tile that its column falls into.
+            constexpr int group = R > max_rows<2> ? R / 2 : R;
+#pragma GCC unroll 2
+            for (int g = 0; g < R; g += group) {
+                const bool raising = row + g + group <= raised, lowering = row + g >= raised && row + g + group <= loud;
+                Vec<T> sum[V];
 #pragma GCC unroll 12
-            for (int v = 0; v < V; ++v) sum[v] = positive_part<T>(tile.at[0][v], zero);
-            if (row + R <= raised || (row >= raised && row + R <= loud)) {
+                for (int v = 0; v < V; ++v) sum[v] = positive_part<T>(tile.at[g][v], zero);
+                if (raising || lowering) {
 #pragma GCC unroll 12
-                for (int r = 1; r < R; ++r)
+                    for (int r = g + 1; r < g + group; ++r)
 #pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero);
-                if (row < raised)
+                        for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero);
+                    if (raising)
+#pragma GCC unroll 12
+                        for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
+                    else
+#pragma GCC unroll 12
+                        for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) - sum[v]);
+                } else {
+                    const T* direction = directions + row;
+#pragma GCC unroll 12
+                    for (int v = 0; v < V; ++v) sum[v] *= direction[g];
+#pragma GCC unroll 12
+                    for (int r = g + 1; r < g + group; ++r)
+#pragma GCC unroll 12
+                        for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero) * direction[r];
 #pragma GCC unroll 12
                     for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
-                else
-#pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) - sum[v]);
-            } else {
-                const T* direction = directions + row;
-#pragma GCC unroll 12
-                for (int v = 0; v < V; ++v) sum[v] *= direction[0];
-#pragma GCC unroll 12
-                for (int r = 1; r < R; ++r)
-#pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero) * direction[r];
-#pragma GCC unroll 12
-                for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
+                }
             }
         });
     });

@@ -59,31 +59,25 @@ template <int V>
 inline constexpr int max_rows = 12 / V;
 
 // Calls body.operator()<R>(first_row) so that the blocks cover all rows; the last two share what is left, because fewer
-// accumulators than the latency of the multiply-add leave the units idle.
+// accumulators than the latency of the multiply-add leave the units idle. Blocks of a tile of one vector are one or two
+// whole blocks of a tile of two.
 template <int V, class Body>
 BEAMTREE_INLINE void for_row_blocks(index_t rows, Body&& body) {
-    constexpr int full = max_rows<V>;
+    constexpr int full = max_rows<2>;
     index_t row = 0;
-    while (rows - row >= full) {
-        if (rows - row < full + 4 && rows - row > full) break;
+    if constexpr (V == 1)
+        for (; rows - row >= 2 * full && (rows - row == 2 * full || rows - row >= 2 * full + 4); row += 2 * full)
+            body.template operator()<2 * full>(row);
+    for (; rows - row >= full && (rows - row == full || rows - row >= full + 4); row += full)
         body.template operator()<full>(row);
-        row += full;
-    }
     while (row < rows) {
-        index_t left = rows - row;
-        index_t size = left > full ? (left + 1) / 2 : left;
+        const index_t left = rows - row, size = left > full ? (left + 1) / 2 : left;
         switch (size) {
             case 1: body.template operator()<1>(row); break;
             case 2: body.template operator()<2>(row); break;
             case 3: body.template operator()<3>(row); break;
             case 4: body.template operator()<4>(row); break;
-            case 5: body.template operator()<5>(row); break;
-            case 6: body.template operator()<6>(row); break;
-            case 7: if constexpr (full > 6) body.template operator()<7>(row); break;
-            case 8: if constexpr (full > 6) body.template operator()<8>(row); break;
-            case 9: if constexpr (full > 6) body.template operator()<9>(row); break;
-            case 10: if constexpr (full > 6) body.template operator()<10>(row); break;
-            default: if constexpr (full > 6) body.template operator()<11>(row); break;
+            default: body.template operator()<5>(row); break;
         }
         row += size;
     }

@@ -136,6 +136,9 @@ class BeamSearch {
     }
 
    private:
+    // Where one request has all threads: more than one piece each, so that a thread that is held up delays less.
+    static constexpr index_t tasks_per_thread = 2;
+
     std::vector<index_t> nodes_, children_, rows_;
     std::vector<float> scores_;
     std::vector<std::uint64_t> keys_;
@@ -161,13 +164,13 @@ class BeamSearch {
         rows_.resize(nodes_.size());
         for (std::size_t i = 0; i < nodes_.size(); ++i) rows_[i] = offset + nodes_[i];
         scores_.resize(nodes_.size());
-        constexpr index_t tile = 2 * lanes<float>;
-        const index_t tiles = (count + tile - 1) / tile;
+        const index_t vectors = (count + lanes<float> - 1) / lanes<float>;
         index_t tasks = (count + columns_in_cache - 1) / columns_in_cache;
-        if (spread) tasks = std::min(tiles, std::max<index_t>(tasks, ThreadPool::shared().size()));
+        if (spread) tasks = std::min(vectors, std::max<index_t>(tasks, tasks_per_thread * ThreadPool::shared().size()));
         auto body = [&](index_t task, int) {
             static thread_local NodeBlock<float> block;
-            const index_t first = tiles * task / tasks * tile, end = std::min(count, tiles * (task + 1) / tasks * tile);
+            const index_t first = vectors * task / tasks * lanes<float>;
+            const index_t end = std::min(count, vectors * (task + 1) / tasks * lanes<float>);
             score_nodes(model.net, history, model.nodes, rows_.data() + first, end - first, block, scores_.data() + first);
         };
         if (spread)

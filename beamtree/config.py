@@ -266,7 +266,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "training": {
             "negatives": 30,
             "batch_size": 128,
-            "epochs": 4,
+            "epochs": 3,
             "most_instances": 600_000,
             "learning_rate": 4e-3,
             "warmup_steps": 200,

@@ -15,7 +15,7 @@ from beamtree.native.network import Network
 from benchmarks.measure import SGEMM_FLOPS, report, sgemm, take_turns
 from benchmarks.models import SETTINGS, random_subject
 
-CALLS = 5
+CALLS = 10
 
 
 def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:

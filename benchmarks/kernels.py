@@ -15,7 +15,7 @@ from beamtree.native.network import Network
 from benchmarks.measure import SGEMM_FLOPS, report, sgemm, take_turns
 from benchmarks.models import SETTINGS, random_subject
 
-CALLS = 20
+CALLS = 10
 
 
 def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:
@@ -29,11 +29,12 @@ def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:
     vectors = generator.normal(scale=0.3, size=(positions, size)).astype(np.float32)
     places = generator.normal(scale=0.3, size=(nodes, size)).astype(np.float32)
     incoming = generator.normal(size=(positions, nodes)).astype(np.float32)
+    weights = np.empty((positions, nodes), dtype=np.float32)
     product = sgemm()
 
     def forward() -> None:
         for _ in range(CALLS):
-            network.attention_weights(vectors, places)
+            network.attention_weights(vectors, places, out=weights)
 
     def backward() -> None:
         for _ in range(CALLS):
@@ -64,7 +65,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=300)
-    parser.add_argument("--turns", type=int, default=25)
+    parser.add_argument("--turns", type=int, default=40)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     results = measure_kernels(nodes=arguments.nodes, turns=arguments.turns)

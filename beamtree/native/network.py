@@ -66,12 +66,12 @@ class Network:
         kernel = pack(arrays, list(windows), hidden.shape[1] // 3, hidden.shape[0], mlp, normalisation == "layer")
         return cls(kernel=kernel, windows=tuple(windows), size=hidden.shape[1] // 3, dtype=hidden.dtype)
 
-    def attention_weights(self, vectors: Array, nodes: Array) -> NDArray[Any]:
-        """Weights (positions, n) of history vectors (positions, size) for nodes (n, size)."""
-        history, places = np.asarray(plain(vectors)), np.asarray(plain(nodes))
-        out = np.empty((len(history), len(places)), dtype=self.dtype)
-        _kernels.attention_forward(self.kernel, history, places, out)
-        return out
+    def attention_weights(self, vectors: Array, nodes: Array, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Weights (positions, n) of history vectors (positions, size) for nodes (n, size), in `out` if it is given."""
+        history, places = plain(vectors), plain(nodes)
+        weights = np.empty((len(history), len(places)), dtype=self.dtype) if out is None else out
+        _kernels.attention_forward(self.kernel, history, places, weights)
+        return weights
 
     def attention_gradients(self, vectors: Array, nodes: Array, *, d_weights: Array) -> AttentionGradients:
         """How sum(d_weights * attention_weights(vectors, nodes)) moves; d_weights: (positions, n)."""

@@ -216,7 +216,8 @@ nb::tuple attention_backward(const Network<T>& net, const Array2<T>& vectors, co
         fill_history(history, net, vectors.data(), length);
         history.prepare_attention(net);
         const Table table{nodes.data(), count, d, sizeof(T) == 4 ? Storage::float32 : Storage::float64};
-        const index_t pieces = std::max<index_t>(1, std::min<index_t>(8, count / columns_in_cache + 1));
+        constexpr index_t nodes_per_piece = 64;
+        const index_t pieces = std::max<index_t>(1, std::min<index_t>(8, count / nodes_per_piece));
         std::vector<std::unique_ptr<Gradients<T>>> sums(static_cast<std::size_t>(pieces));
         std::vector<std::vector<T>> d_history(static_cast<std::size_t>(pieces));
         const History<T>& prepared = history;

@@ -57,11 +57,14 @@ struct History {
         reserve(through, count, net.dp);
         through_bias.resize(count);
         for (index_t k = 0; k < count; ++k) {
-            T along = net.v_bias;
-            for (index_t j = 0; j < net.d; ++j) along += net.v_wa[j] * a.row(k)[j];
-            through_bias[k] = net.output_bias + net.hidden_slope * along;
-            for (index_t j = 0; j < net.dp; ++j)
-                through.row(k)[j] = net.hidden_slope * (a.row(k)[j] * net.v_wp[j] + net.v_ww[j]);
+            Vec<T> along{};
+            for (index_t j = 0; j < net.dp; j += lanes<T>) {
+                const Vec<T> vector = load(a.row(k) + j);
+                along += load(net.v_wa.data() + j) * vector;
+                store(through.row(k) + j,
+                      net.hidden_slope * (vector * load(net.v_wp.data() + j) + load(net.v_ww.data() + j)));
+            }
+            through_bias[k] = net.output_bias + net.hidden_slope * (net.v_bias + horizontal_sum<T>(along));
         }
     }
 

@@ -50,6 +50,10 @@ def test_every_command_of_the_table_exists(monkeypatch: pytest.MonkeyPatch, caps
         assert beamtree(command, *subcommand.split(), "--help").code == 0
 
 
+def test_nothing_is_left_to_fill_in() -> None:
+    assert not re.findall(r"\b[A-Z]+_[A-Z]+_?[A-Z]*\b(?<!BEAMTREE_THREADS)", README)
+
+
 def test_make_targets_and_linked_files_exist() -> None:
     for target in re.findall(r"make ([a-z]+)", README):
         subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)

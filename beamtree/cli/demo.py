@@ -64,7 +64,9 @@ def _show_people(model: DeepTreeRetriever) -> None:
         user = dataset.users.decode(held_out.user[row : row + 1]).item(0)
         recommended = dataset.items.encode(table.filter(pl.col("request") == row)["item_id"])
         later = set(labels[label_offsets[row] : label_offsets[row + 1]].tolist())
-        shown = Table(title=f"\nUser {user}, whose later films the model has never seen", title_justify="left", title_style="bold")
+        shown = Table(
+            title=f"\nUser {user}, whose later films the model has never seen", title_justify="left", title_style="bold"
+        )
         shown.add_column("watched last", width=38, no_wrap=True)
         shown.add_column("recommended (✓ = watched later)", width=46, no_wrap=True)
         for watched, item in zip(histories[row][::-1], recommended, strict=True):

@@ -1,6 +1,7 @@
 """One step of learning with the compiled kernels: drawing, scoring, loss and gradients in a single call on the CPU."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +57,8 @@ class NativeLearner:
         )
         for name, parameter in self._network_parameters.items():
             parameter.grad = torch.from_numpy(gradients.weights[name]).view_as(parameter)
-        self._optimiser.step(_row_gradients(gradients), learning_rate=learning_rate, step=step)
+        with _one_torch_thread():
+            self._optimiser.step(_row_gradients(gradients), learning_rate=learning_rate, step=step)
         return gradients.loss
 
     def optimiser_arrays(self) -> Arrays:
@@ -89,6 +91,17 @@ class NativeRowAdam(RowAdam):
             betas=self.betas,
             epsilon=self.epsilon,
         )
+
+
+@contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """What is left to torch is small: waking its threads beside those of the kernels would cost more than it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _row_gradients(gradients: Gradients) -> Iterator[RowGradient]:

@@ -43,7 +43,7 @@ class ModelOptimiser:
         """One update; `step` counts from 0. DivergedError, and no update, where a gradient is not finite."""
         touched = list(row_gradients)
         norm = torch.nn.utils.clip_grad_norm_(self._model.network_parameters(), self._clip_norm)
-        if not (norm.isfinite() and all(gradients.isfinite().all() for _, _, gradients in touched)):
+        if not (norm.isfinite() and all(gradients.sum().isfinite() for _, _, gradients in touched)):
             raise DivergedError(
                 f"The gradients are not finite at step {step}, so the step was not taken. Start again (--restart) with "
                 "a lower training.learning_rate or training.clip_norm."

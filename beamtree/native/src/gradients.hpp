@@ -31,15 +31,16 @@ class Gradients {
     T *norm_weight[3], *norm_bias[3];
     index_t w1_stride, w2_stride, w3_stride;
 
-    explicit Gradients(const Network<T>& net) {
+    explicit Gradients(const Network<T>& net) { restart(net); }
+
+    // Starts anew for a network, on the same memory where it fits.
+    void restart(const Network<T>& net) {
         w1_stride = (net.sizes.num_windows() + 1) * net.dp;
         w2_stride = round_up(net.m[0], lanes<T>);
         w3_stride = round_up(net.m[1], lanes<T>);
         place(net, nullptr);
         place(net, values_.zeroed(size_));
     }
-
-    void clear() { values_.zeroed(size_); }
 
     void add(const Gradients& other) {
         for (index_t i = 0; i < size_; ++i) values_[i] += other.values_[i];

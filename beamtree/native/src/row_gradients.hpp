@@ -15,6 +15,11 @@ struct RowList {
     std::vector<std::uint32_t> rows;
     std::vector<T> values;  // (rows, width)
 
+    void clear() {
+        rows.clear();
+        values.clear();
+    }
+
     void append(index_t row, const T* gradient, index_t width) {
         rows.push_back(static_cast<std::uint32_t>(row));
         values.insert(values.end(), gradient, gradient + width);

@@ -65,12 +65,19 @@ struct StepResult {
 template <class T>
 class Chunks {
    public:
-    Chunks(const Network<T>& net, index_t parts) : net_(net), parts_(parts), count_(std::min<index_t>(parts, 32)) {
-        nodes_.resize(static_cast<std::size_t>(count_));
-        items_.resize(static_cast<std::size_t>(count_));
-        losses_.assign(static_cast<std::size_t>(count_), 0.0);
-        work_.resize(static_cast<std::size_t>(count_));
-        for (index_t i = 0; i < count_; ++i) sums_.push_back(std::make_unique<Gradients<T>>(net));
+    Chunks(const Network<T>& net, index_t parts)
+        : net_(net), parts_(parts), count_(std::min<index_t>(parts, 32)), memory_(Memory::of_this_thread()) {
+        const std::size_t count = static_cast<std::size_t>(count_);
+        losses_.assign(count, 0.0);
+        work_.resize(count);
+        memory_.nodes.resize(count);
+        memory_.items.resize(count);
+        while (memory_.sums.size() < count) memory_.sums.push_back(std::make_unique<Gradients<T>>(net));
+        for (std::size_t i = 0; i < count; ++i) {
+            memory_.nodes[i].clear();
+            memory_.items[i].clear();
+            memory_.sums[i]->restart(net);
+        }
     }
 
     struct Chunk {
@@ -86,26 +93,36 @@ class Chunks {
     StepResult<T> run(Body&& body) {
         ThreadPool::shared().run(count_, [&](index_t i, int) {
             const std::size_t at = static_cast<std::size_t>(i);
-            Chunk chunk{*sums_[at], nodes_[at], items_[at], losses_[at], work_[at]};
+            Chunk chunk{*memory_.sums[at], memory_.nodes[at], memory_.items[at], losses_[at], work_[at]};
             for (index_t part = parts_ * i / count_; part < parts_ * (i + 1) / count_; ++part) body(part, chunk);
         });
         StepResult<T> result;
         result.weights = std::make_unique<Gradients<T>>(net_);
         for (index_t i = 0; i < count_; ++i) {
-            result.weights->add(*sums_[static_cast<std::size_t>(i)]);
+            result.weights->add(*memory_.sums[static_cast<std::size_t>(i)]);
             result.loss += losses_[static_cast<std::size_t>(i)];
             result.work.add(work_[static_cast<std::size_t>(i)]);
         }
-        result.nodes = sum_rows(nodes_, net_.d);
-        result.items = sum_rows(items_, net_.d);
+        result.nodes = sum_rows(memory_.nodes, net_.d);
+        result.items = sum_rows(memory_.items, net_.d);
         return result;
     }
 
    private:
+    // Kept from step to step: fresh memory of this size would be mapped and cleared by the kernel every time.
+    struct Memory {
+        std::vector<std::unique_ptr<Gradients<T>>> sums;
+        std::vector<RowList<T>> nodes, items;
+
+        static Memory& of_this_thread() {
+            static thread_local Memory memory;
+            return memory;
+        }
+    };
+
     const Network<T>& net_;
     index_t parts_, count_;
-    std::vector<std::unique_ptr<Gradients<T>>> sums_;
-    std::vector<RowList<T>> nodes_, items_;
+    Memory& memory_;
     std::vector<double> losses_;
     std::vector<Work> work_;
 };

@@ -42,7 +42,7 @@ def test_file_beats_preset_and_assignment_beats_file(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("[training]\nnegatives = 5\nbatch_size = 50\n[tree]\nbranching = 4\n")
     config = Config.load(preset="small", file=file, assignments=["training.batch_size=9", "training.batch_size=10"])
-    assert config.training.epochs == 4, "from the preset"
+    assert config.training.epochs == 3, "from the preset"
     assert config.training.negatives == 5, "from the file"
     assert config.training.batch_size == 10, "from the last assignment"
     assert config.tree.branching == 4

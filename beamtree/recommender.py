@@ -16,7 +16,7 @@ from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut, Split
 from beamtree.data.tables import Source
 from beamtree.data.vocabulary import Id
-from beamtree.errors import DataError, InputError
+from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, evaluate, split_dataset
 from beamtree.retrieval.retriever import Retriever, Wishes
@@ -62,6 +62,8 @@ class DeepTreeRetriever:
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
+        if items is None:
+            self._refuse_settings_that_need_items()
         self._interactions = self._read(interactions)
         item_table = None if items is None else read_items(items)
         self._dataset = self.prepare(self._interactions, item_table)
@@ -185,6 +187,18 @@ class DeepTreeRetriever:
         if isinstance(interactions, InteractionLog):
             return interactions
         return read_log(interactions, self.config.log)
+
+    def _refuse_settings_that_need_items(self) -> None:
+        """SettingsError, before any work, for settings that make no sense without an item table."""
+        asked = {
+            "data.catalogue": self.config.data.catalogue == "items",
+            "tree.order": self.config.tree.order == "category",
+        }
+        needy = [name for name, needs_items in asked.items() if needs_items]
+        if needy:
+            raise SettingsError(
+                f"{' and '.join(needy)} need an item table. Give one with --items (items=...), or choose other values."
+            )
 
     def _contenders(
         self, dataset: Dataset, split: Split, *, beam_width: int | None, exact: bool

@@ -133,6 +133,13 @@ class TrainingSettings(_Section):
     epochs: float = Field(
         3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
     )
+    target_horizon: int = Field(
+        1,
+        ge=1,
+        le=10_000,
+        description="a target is drawn from the next so many interactions after the history: anew in each epoch, or "
+        "once per round where its labels are rectified; the estimator draws likewise; 1: the very next",
+    )
     most_instances: int | None = Field(
         None, ge=1, description="a round ends after so many instances, however many epochs that is"
     )

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,6 +66,10 @@ class _Run:
     instances: TrainingInstances
     estimation_seconds: float = field(default=0.0)
 
+    def instances_of_round(self, round_number: int) -> TrainingInstances:
+        """The training instances, with targets drawn for this round."""
+        return replace(self.instances, seed=round_seed(self.config.training.seed, round_number))
+
 
 def fit_model(
     dataset: Dataset,
@@ -80,7 +84,12 @@ def fit_model(
     started = time.monotonic()
     _order(dataset, config=config)
     instances = TrainingInstances(
-        dataset.sequences, split.train, first_target=split.first_target, history_length=config.model.history_length
+        dataset.sequences,
+        split.train,
+        first_target=split.first_target,
+        history_length=config.model.history_length,
+        target_horizon=config.training.target_horizon,
+        seed=config.training.seed,
     )
     run = _Run(dataset, split, config, work, listen, should_stop, instances)
     estimator = _estimator(run) if config.training.method == "dtr-t-rl" else None
@@ -162,7 +171,7 @@ def _learn_in_rounds(run: _Run, estimator: Estimator | None) -> Rounds:
         report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
         rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
         if rounds.round < config.training.rounds:
-            relearned = _relearn(run, model, rounds.tree)
+            relearned = _relearn(run, model, rounds)
             rounds.replant(relearned.tree, travel=config.tree.moved_rows == "travel")
             report |= {
                 "moved_share": relearned.moved_share,
@@ -183,10 +192,11 @@ def _learn_round(
     """Learn the model over the tree of this round; a report of how it went."""
     settings = run.config.training.model_copy(update={"seed": round_seed(run.config.training.seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
-    instances: TrainingInstances | RectifiedInstances = run.instances
+    drawn = run.instances_of_round(rounds.round)
+    instances: TrainingInstances | RectifiedInstances = drawn
     if estimator is not None:
         instances = RectifiedInstances(
-            run.instances, estimator=estimator, tree=rounds.tree, rectification=settings.rectification
+            drawn, estimator=estimator, tree=rounds.tree, rectification=settings.rectification
         )
         run.estimation_seconds += instances.seconds
     plan = None
@@ -214,15 +224,16 @@ def _learn_round(
     }
 
 
-def _relearn(run: _Run, model: PreferenceModel, tree: ItemTree) -> Relearned:
-    settings = run.config.tree
+def _relearn(run: _Run, model: PreferenceModel, rounds: Rounds) -> Relearned:
+    """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
+    settings, tree = run.config.tree, rounds.tree
     if _kernels_know(model, run.config):
         add_scores = native_candidate_scores(model, tree, settings=run.config.model)
     else:
         add_scores = torch_candidate_scores(model.eval(), tree)
     return relearn_tree(
         tree,
-        run.instances,
+        run.instances_of_round(rounds.round - 1),
         add_scores=add_scores,
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
@@ -246,6 +257,7 @@ def _estimator(run: _Run) -> Estimator:
         num_items=len(dataset.items),
         history_length=config.model.history_length,
         settings=config.estimator,
+        target_horizon=config.training.target_horizon,
         seed=config.training.seed,
         data_fingerprint=dataset.fingerprint,
         validate=validate if len(users) else None,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Spans
 from beamtree.errors import DataError
-from beamtree.training.randomness import numpy_generator
+from beamtree.training.randomness import draws_below, numpy_generator
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -31,12 +31,16 @@ class TrainingInstances:
     """Every position of every training span, from its first target on, is one instance.
 
     An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
+    target_horizon: an instance's target is the next item after its history, or, if more than 1, drawn from the next so
+    many of its span, each that exists being as likely. A draw depends on seed, epoch and number alone.
     """
 
     sequences: Sequences
     spans: Spans
     first_target: int
     history_length: int
+    target_horizon: int = 1
+    seed: int = 0
     _first_instance: Int64Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -51,23 +55,28 @@ class TrainingInstances:
     def __len__(self) -> int:
         return int(self._first_instance[-1])
 
-    def batch(self, instances: Int64Array) -> Batch:
-        """Cut the histories and targets of the numbered instances."""
-        start, position = self._places(instances)
+    def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
+        """Cut the histories of the numbered instances, and their targets as drawn in an epoch."""
+        start, history_end, target = self._places(instances, epoch=epoch)
         items = self.sequences.items
-        histories = cut_histories(items, starts=start, ends=position, length=self.history_length)
-        return Batch(histories=histories, targets=items[position])
+        histories = cut_histories(items, starts=start, ends=history_end, length=self.history_length)
+        return Batch(histories=histories, targets=items[target])
 
     def targets(self) -> Int32Array:
-        """The target of every instance, in the order of their numbers."""
-        _, position = self._places(np.arange(len(self), dtype=np.int64))
-        return self.sequences.items[position]
+        """The target of every instance, in the order of their numbers, as drawn in the first epoch."""
+        _, _, target = self._places(np.arange(len(self), dtype=np.int64), epoch=0)
+        return self.sequences.items[target]
 
-    def _places(self, instances: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Where the history of each instance starts, and where its target stands."""
+    def _places(self, instances: Int64Array, *, epoch: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Where the history of each instance starts, where it ends, and where its target stands."""
         span = np.searchsorted(self._first_instance, instances, side="right") - 1
         start = self.spans.start[span]
-        return start, start + self.first_target + instances - self._first_instance[span]
+        history_end = start + self.first_target + instances - self._first_instance[span]
+        if self.target_horizon == 1:
+            return start, history_end, history_end
+        choices = np.minimum(self.spans.end[span] - history_end, self.target_horizon)
+        ahead = draws_below(choices, numbers=instances, seed=self.seed, purpose="targets", step=epoch)
+        return start, history_end, history_end + ahead
 
 
 class ShuffledOrder:

@@ -28,7 +28,10 @@ _WINNING_LEVELS: dict[Rectification, Callable[..., WinningLevels]] = {
 
 
 class RectifiedInstances:
-    """The same instances; their batches say on which levels the target counts as positive."""
+    """The same instances; their batches say on which levels the target counts as positive.
+
+    A label belongs to a history and its target, so every epoch has the targets of the first one.
+    """
 
     def __init__(
         self,
@@ -58,8 +61,8 @@ class RectifiedInstances:
     def __len__(self) -> int:
         return len(self._instances)
 
-    def batch(self, instances: npt.NDArray[np.int64]) -> Batch:
-        """Histories, targets and labels of the numbered instances."""
+    def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:  # noqa: ARG002
+        """Histories, targets and labels of the numbered instances; the same in every epoch."""
         weights = level_weights(self._levels[instances], rectification=self._rectification, height=self._height)
         return replace(self._instances.batch(instances), level_weights=weights)
 

@@ -40,8 +40,8 @@ class Instances(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batch(self, instances: npt.NDArray[np.int64]) -> Batch:
-        """Histories and targets of the numbered instances."""
+    def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:
+        """Histories and targets of the numbered instances in an epoch."""
         ...
 
 
@@ -89,7 +89,8 @@ def optimise(
     saved_at = clock()
     while progress.step < total_steps and progress.validations_since_best < settings.patience:
         step = progress.step
-        loss = learner.step(instances.batch(order.instances_of(step)), step=step, learning_rate=rate(step))
+        batch = instances.batch(order.instances_of(step), epoch=step // order.steps_per_epoch)
+        loss = learner.step(batch, step=step, learning_rate=rate(step))
         progress.step += 1
         _watch(progress, loss, settings=settings)
         listen(StepDone(progress.step, total_steps, order.batch_size, progress.smoothed_loss or loss, rate(step)))

@@ -3,9 +3,10 @@
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-Purpose = Literal["order", "negatives", "dropout", "validation", "leaves", "weights", "estimator"]
+Purpose = Literal["order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets"]
 
 _STREAM: dict[Purpose, int] = {
     "order": 1,
@@ -15,6 +16,7 @@ _STREAM: dict[Purpose, int] = {
     "leaves": 5,
     "weights": 6,
     "estimator": 7,
+    "targets": 8,
 }
 
 
@@ -32,3 +34,17 @@ def numpy_generator(seed: int, purpose: Purpose, step: int = 0) -> np.random.Gen
 def torch_generator(seed: int, purpose: Purpose, step: int = 0, *, device: torch.device) -> torch.Generator:
     """Torch's generator for a purpose at a step, on a device."""
     return torch.Generator(device).manual_seed(seed_for(seed, purpose, step))
+
+
+def draws_below(
+    limits: npt.NDArray[np.int64], *, numbers: npt.NDArray[np.int64], seed: int, purpose: Purpose, step: int = 0
+) -> npt.NDArray[np.int64]:
+    """One draw from 0 to limit - 1 for each number: the same for the same number, whichever others are asked for.
+
+    limits, numbers: same shape, limits at least 1. Bits are mixed as SplitMix64 mixes its counter.
+    """
+    bits = np.uint64(seed_for(seed, purpose, step)) + numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return (bits % limits.astype(np.uint64)).astype(np.int64)

@@ -1,6 +1,5 @@
 """SASRec: what it may see, what padding does, and that learning it is a function of the seed."""
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
 from beamtree.model.estimator import PopularityEstimator, SasRec
-from beamtree.training.estimate import load_or_train_estimator, training_windows
+from beamtree.training.estimate import TrainingWindows, load_or_train_estimator
 from tests.small import sequences_of
 
 RING = sequences_of([[(start + step) % 6 for step in range(9)] for start in range(6)])
@@ -55,10 +54,28 @@ def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
 
 def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:
     sequences = sequences_of([[0, 1, 2, 3, 4, 5, 0], [4, 5]])
-    windows = training_windows(sequences, split_none(sequences), length=4)
-    targets = [tuple(pair) for window in windows for pair in itertools.pairwise(window) if pair[0] >= 0]
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
+    inputs, wanted = windows.batch(np.arange(len(windows)))
+    assert inputs.shape == wanted.shape == (3, 4)
+    assert ((inputs < 0) == (wanted < 0)).all()
+    pairs = zip(inputs.ravel().tolist(), wanted.ravel().tolist(), strict=True)
+    targets = [pair for pair in pairs if pair[0] >= 0]
     expected = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (4, 5)]
     assert sorted(targets) == sorted(expected)
+
+
+def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -> None:
+    sequences = sequences_of([list(range(10)), list(range(20, 24))])
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
+    seen: dict[int, set[int]] = {}
+    for epoch in range(60):
+        inputs, targets = windows.batch(np.arange(len(windows)), target_horizon=3, seed=1, epoch=epoch)
+        for item, target in zip(inputs.flat, targets.flat, strict=True):
+            seen.setdefault(int(item), set()).add(int(target))
+    assert seen.pop(-1) == {-1}
+    last = {item: 9 if item < 20 else 23 for item in seen}
+    assert seen == {item: set(range(item + 1, min(item + 3, last[item]) + 1)) for item in seen}
+    assert len(seen) == 9 + 3
 
 
 def train(directory: Path | None, **changes: Any) -> tuple[SasRec, list[Any]]:

@@ -91,3 +91,43 @@ def test_the_batch_of_a_step_depends_on_seed_and_step_alone() -> None:
         assert jumping.instances_of(step).tolist() == batches[step]
     assert batches[0:3] != batches[3:6], "each epoch is shuffled anew"
     assert ShuffledOrder(20, batch_size=6, seed=4).instances_of(0).tolist() != batches[0]
+
+
+WIDE = sequences_of([list(range(10)), list(range(20, 26))])
+
+
+def drawn_targets(*, horizon: int, seed: int = 0, epoch: int = 0) -> list[int]:
+    spans = spans_of((0, 9), (10, 16))
+    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, target_horizon=horizon, seed=seed)
+    drawn: list[int] = instances.batch(np.arange(len(instances)), epoch=epoch).targets.tolist()
+    return drawn
+
+
+def test_targets_come_from_the_next_interactions_of_the_same_span_each_as_often() -> None:
+    """The last item of the first user lies outside its span; its neighbour is another user's first."""
+    nearest = drawn_targets(horizon=1)
+    draws = np.array([drawn_targets(horizon=3, epoch=epoch) for epoch in range(600)])
+    for instance, near in enumerate(nearest):
+        last = 8 if near < 20 else 25
+        possible = list(range(near, min(near + 3, last + 1)))
+        found, counts = np.unique(draws[:, instance], return_counts=True)
+        assert found.tolist() == possible
+        assert counts.min() > 0.7 * 600 / len(possible)
+
+
+def test_a_draw_depends_on_seed_epoch_and_instance_alone() -> None:
+    spans = spans_of((0, 10), (10, 16))
+    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, target_horizon=4, seed=7)
+    numbers = np.arange(len(instances))
+    whole = instances.batch(numbers, epoch=2)
+    for number in (5, 0, 13, 5):
+        alone = instances.batch(np.array([number]), epoch=2)
+        assert alone.targets[0] == whole.targets[number]
+        assert alone.histories[0].tolist() == whole.histories[number].tolist()
+    assert drawn_targets(horizon=4, epoch=1) != drawn_targets(horizon=4, epoch=2)
+    assert drawn_targets(horizon=4, seed=1) != drawn_targets(horizon=4, seed=2)
+    assert instances.targets().tolist() == instances.batch(numbers).targets.tolist()
+
+
+def test_with_a_horizon_of_one_every_epoch_and_seed_has_the_very_next() -> None:
+    assert drawn_targets(horizon=1, seed=4, epoch=3) == [*range(1, 9), *range(21, 26)]

@@ -62,9 +62,11 @@ def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> Non
     assert scores[artefact.training["best_round"]] == max(scores)
 
 
-@pytest.mark.parametrize("moved_rows", ["travel", "stay"])
-def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(tmp_path: Path, moved_rows: str) -> None:
-    config = config_of(tree={"moved_rows": moved_rows})
+@pytest.mark.parametrize(("moved_rows", "target_horizon"), [("travel", 1), ("stay", 3)])
+def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
+    tmp_path: Path, moved_rows: str, target_horizon: int
+) -> None:
+    config = config_of(tree={"moved_rows": moved_rows}, training={"target_horizon": target_horizon})
     whole = fit(config)
     steps_per_round = whole.training["rounds"][0]["steps"]
     work, steps_seen = tmp_path / "work", 0

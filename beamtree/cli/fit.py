@@ -27,6 +27,7 @@ from beamtree.recommender import DeepTreeRetriever
 from beamtree.storage import MANIFEST
 
 Holdout = Literal["users", "last", "time", "none"]
+Method = Literal["dtr-u", "dtr-t", "dtr-t-rl"]
 
 
 def fit(
@@ -45,6 +46,14 @@ def fit(
         Holdout | None, typer.Option(help="What to evaluate on; none: refit on everything before shipping.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides every random choice.")] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(help="dtr-u: uniform negatives; dtr-t: drawn down the tree; dtr-t-rl: with rectified labels."),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(help="Learn model and tree in turn, so often.")] = None,
+    branching: Annotated[int | None, typer.Option(help="Children of an inner node of the tree.")] = None,
+    embedding_dim: Annotated[int | None, typer.Option(help="Size of a node's vector.")] = None,
+    negatives: Annotated[int | None, typer.Option(help="Negatives per level.")] = None,
     column: ColumnOption = None,
     min_rating: MinRatingOption = None,
     event_type: EventTypeOption = None,
@@ -62,13 +71,17 @@ def fit(
 
     Ctrl-C stops after the step at hand; --resume goes on from there, or from the last checkpoint after a crash, to the
     very weights that an uninterrupted run gives.
+
+    A later one wins: preset, --config, --set, then options with a name of their own (--seed, --method, --rounds, ...).
     """
     overrides: dict[str, dict[str, Any]] = {
         "log": log_settings(
             column=column, min_rating=min_rating, event_type=event_type, since=since, until=until, bad_rows=bad_rows
         ),
-        "data": {} if holdout is None else {"holdout": holdout},
-        "training": {} if seed is None else {"seed": seed},
+        "data": _given(holdout=holdout),
+        "tree": _given(branching=branching),
+        "model": _given(embedding_dim=embedding_dim),
+        "training": _given(seed=seed, method=method, rounds=rounds, negatives=negatives),
     }
     chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
     out = out.absolute()
@@ -105,6 +118,11 @@ def report(model: DeepTreeRetriever) -> None:
     if "test" in artefact.metrics:
         contenders = model.evaluate(exact=False)
         results.print(metrics_table(contenders, title=f"Test users ({describe_protocol(model.config)})"))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Settings for those options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) -> None:

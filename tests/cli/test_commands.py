@@ -66,6 +66,23 @@ def test_same_seed_gives_the_same_bytes_and_another_seed_does_not(beamtree: Comm
 
 
 @pytest.mark.usefixtures("folder")
+def test_shortcuts_win_over_the_settings_that_they_stand_for(beamtree: Command) -> None:
+    """The negatives are told three times, in the file, by --set and by their own option: the last one counts."""
+    shortcuts = ("--method", "dtr-t", "--rounds", "2", "--branching", "3", "--embedding-dim", "5", "--negatives", "6")
+    fitted = beamtree(*FIT, "--set", "training.negatives=5", "--set", "training.epochs=0.5", *shortcuts)
+    assert fitted.code == 0, fitted.err
+    settings = json.loads(beamtree("inspect", "model", "--json").out)["settings"]
+    chosen = {name: settings["training"][name] for name in ("method", "rounds", "negatives", "epochs")}
+    assert chosen == {"method": "dtr-t", "rounds": 2, "negatives": 6, "epochs": 0.5}
+    assert (settings["tree"]["branching"], settings["model"]["embedding_dim"]) == (3, 5)
+    refused = beamtree(*FIT, "--branching", "1", "--restart")
+    assert refused.code == 1
+    assert "tree.branching" in refused.message
+    usage = beamtree("fit", "--help").out
+    assert all(option in usage for option in shortcuts[::2])
+
+
+@pytest.mark.usefixtures("folder")
 def test_nothing_held_out(beamtree: Command) -> None:
     fitted = beamtree(*FIT, "--holdout", "none")
     assert fitted.code == 0, fitted.err

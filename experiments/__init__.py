@@ -1,0 +1,1 @@
+"""Experiments: settings files in, measured lines and a report of which claims hold here out."""

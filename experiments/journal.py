@@ -1,0 +1,55 @@
+"""What a run has used so far, over all the times that it was stopped and taken up again."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from beamtree.storage import replace_text
+from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone
+
+Clock = Callable[[], float]
+
+
+class Journal:
+    """Seconds of wall-clock and of CPU time, and epochs of an estimator, kept in a file of the run's folder.
+
+    It listens to the training and passes every event on. Work that is done twice, because a run was killed after its
+    last checkpoint, counts twice.
+    """
+
+    def __init__(
+        self, file: Path, listen: Listener, *, clock: Clock = time.monotonic, cpu_clock: Clock = time.process_time
+    ) -> None:
+        kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        self._file = file
+        self._listen = listen
+        self._clocks = (clock, cpu_clock)
+        self._before = (float(kept.get("seconds", 0.0)), float(kept.get("cpu_seconds", 0.0)))
+        self._started = (clock(), cpu_clock())
+        self.sessions = int(kept.get("sessions", 0)) + 1
+        self.epochs: list[dict[str, float]] = kept.get("epochs", [])
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event; all but the single steps are written down at once."""
+        if isinstance(event, EstimatorValidated):
+            self.epochs = [entry for entry in self.epochs if entry["epoch"] < event.epoch]
+            self.epochs.append({"epoch": event.epoch, "loss": event.loss, "score": event.score})
+        if not isinstance(event, StepDone):
+            self.save()
+        self._listen(event)
+
+    def seconds(self) -> tuple[float, float]:
+        """Wall-clock and CPU seconds so far."""
+        wall, cpu = (
+            before + clock() - started
+            for before, clock, started in zip(self._before, self._clocks, self._started, strict=True)
+        )
+        return wall, cpu
+
+    def save(self) -> None:
+        """Write down what was used so far."""
+        wall, cpu = self.seconds()
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        entry = {"seconds": wall, "cpu_seconds": cpu, "sessions": self.sessions, "epochs": self.epochs}
+        replace_text(self._file, json.dumps(entry))

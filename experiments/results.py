@@ -1,0 +1,70 @@
+"""Measured lines on disk: JSON, one line each, only ever appended."""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from beamtree.config import Config
+from beamtree.errors import DataError, SettingsError
+from experiments.experiment import Experiment
+
+Line = dict[str, Any]
+
+
+def append_lines(file: Path, lines: Sequence[Line]) -> None:
+    """Append all lines of a run in one write that is on the disk when this returns."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    with os.fdopen(descriptor, "wb", buffering=0) as stream:
+        stream.write(text.encode())
+        os.fsync(stream.fileno())
+
+
+def read_lines(file: Path) -> list[Line]:
+    """All lines of a file, none where there is no file; DataError names a line that is not JSON."""
+    if not file.is_file():
+        return []
+    lines: list[Line] = []
+    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"{file}, line {number} is not JSON ({error}). Remove it and run that experiment again."
+            ) from error
+    return lines
+
+
+def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -> Line | None:
+    """The last line of the same run, if there is one.
+
+    There is one test line for each data set, system, role and seed, whatever its settings; trials are told apart by
+    their settings.
+    """
+    is_trial = experiment.role == "trial"
+    found = None
+    for line in lines:
+        if not line["final"] or line["split"] != ("validation" if is_trial else "test"):
+            continue
+        same_run = (line["data"], line["system"], line["role"], line["seed"]) == (
+            experiment.data.name,
+            experiment.system,
+            experiment.role,
+            seed,
+        )
+        if same_run and (not is_trial or has_settings(line, experiment, seed=seed)):
+            found = line
+    return found
+
+
+def has_settings(line: Line, experiment: Experiment, *, seed: int) -> bool:
+    """Whether a line was measured with the settings of now; those that did not exist then had their default."""
+    recorded = line["settings"]
+    try:
+        config = Config.resolve(recorded["config"])
+    except SettingsError:
+        return False
+    return config == experiment.config(seed) and recorded["data"] == vars(experiment.data)

@@ -1,0 +1,201 @@
+"""Run experiments and keep what they measured.
+
+    python -m experiments.run experiments/settings/dtr-t-ml-1m.toml --seeds 0 1 2
+
+Each run appends its lines to results/runs.jsonl (trials to results/trials.jsonl): on the validation users one for each
+round and one at the end, and one on the test users, which trials never get. A run whose lines are there is skipped. A
+run that was stopped goes on from its last checkpoint when the same command is given again.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.interactions import read_log
+from beamtree.data.items import read_items
+from beamtree.data.split import HeldOut
+from beamtree.errors import BeamtreeError, InterruptedTraining
+from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.training.events import Event, Listener, StepDone
+from experiments.experiment import Experiment, data_folder, read_experiments
+from experiments.journal import Journal
+from experiments.results import Line, append_lines, has_settings, read_lines, standing_line
+from experiments.systems import SYSTEMS, Lesson, Trained
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = ("beamtree", "experiments", "CMakeLists.txt", "constraints.txt", "pyproject.toml")
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all experiments of the settings files with all seeds; 0 when every one of them has its lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="+", type=Path, help="settings files, run in this order")
+    parser.add_argument("--seed", "--seeds", dest="seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "runs.jsonl", help="where results are kept")
+    parser.add_argument("--trials", type=Path, help="where trials are kept; default: trials.jsonl beside --out")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "experiments", help="folder for checkpoints")
+    parser.add_argument("--again", action="store_true", help="also run what already has its lines")
+    given = parser.parse_args(arguments)
+    trials = given.trials or given.out.with_name("trials.jsonl")
+    failures = 0
+    try:
+        planned = [experiment for file in given.settings for experiment in read_experiments(file)]
+    except BeamtreeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for seed in given.seeds:
+        for experiment in planned:
+            out = trials if experiment.role == "trial" else given.out
+            standing = standing_line(read_lines(out), experiment, seed=seed)
+            if standing is not None and not given.again:
+                changed = "" if has_settings(standing, experiment, seed=seed) else ", with OTHER settings than now"
+                print(f"skipped, stands in {out.name}{changed}: {experiment.title(seed)}", flush=True)
+                continue
+            print(f"run {experiment.title(seed)}", flush=True)
+            try:
+                lines = run_experiment(experiment, seed=seed, work=given.work, listen=tell, fresh=standing is not None)
+            except InterruptedTraining as stopped:
+                print(f"{stopped} The same command goes on from there.", file=sys.stderr)
+                return INTERRUPTED
+            except BeamtreeError as error:
+                print(f"failed: {experiment.title(seed)}: {error}", file=sys.stderr, flush=True)
+                failures += 1
+                continue
+            append_lines(out, lines)
+            shutil.rmtree(given.work / experiment.name(seed))
+            last = lines[-1]
+            print(f"  {last['split']} F@20 {last['metrics']['f@20']:.4f} after {last['seconds']:.0f} s", flush=True)
+    return 1 if failures else 0
+
+
+def run_experiment(
+    experiment: Experiment, *, seed: int, work: Path, listen: Listener, fresh: bool = False
+) -> list[Line]:
+    """Train and measure; the lines of the run, in the order of time. fresh: do not go on from a checkpoint."""
+    commit = current_commit()
+    config = experiment.config(seed)
+    folder = work / experiment.name(seed)
+    if fresh and folder.exists():
+        shutil.rmtree(folder)
+    dataset = load_dataset(experiment, config)
+    held_out = config.model_copy(
+        update={"training": config.training.model_copy(update={"seed": experiment.data.split_seed})}
+    )
+    split = split_dataset(dataset, config=held_out)
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = Journal(folder / "journal.json", listen)
+    try:
+        trained = SYSTEMS[experiment.system](Lesson(dataset, split, config, folder, journal))
+    finally:
+        journal.save()
+    seconds, cpu_seconds = journal.seconds()
+    common: Line = {
+        "data": experiment.data.name,
+        "system": experiment.system,
+        "role": experiment.role,
+        "seed": seed,
+        "protocol": config.data.protocol,
+        "study": None if experiment.point is None else vars(experiment.point),
+        "note": experiment.note,
+        "beam_width": config.retrieval.beam_width if trained.exact is not None else None,
+        "commit": commit,
+        "sessions": journal.sessions,
+        "settings": {
+            "file": experiment.file,
+            "data": vars(experiment.data),
+            "config": config.model_dump(mode="json"),
+        },
+    }
+    lines: list[Line] = [
+        common
+        | {
+            "split": "validation",
+            "final": False,
+            "round": entry.number,
+            "instances": entry.instances,
+            "seconds": round(entry.seconds, 1),
+            "metrics": _rounded(entry.metrics),
+            **entry.details,
+        }
+        for entry in trained.rounds
+    ]
+    final = common | {
+        "final": True,
+        "round": trained.best_round,
+        "rounds": max(1, len(trained.rounds)),
+        "instances": trained.instances,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
+        "stages": dict(trained.stages),
+        "seconds_estimator": trained.stages.get("estimation_seconds"),
+    }
+    asked = {"validation": split.validation}
+    if experiment.role != "trial":
+        asked["test"] = split.test
+    for name, users in asked.items():
+        measured = measure(trained, dataset, users, config=config, exact_users=experiment.exact_users)
+        lines.append(final | {"split": name} | measured)
+    return lines
+
+
+def load_dataset(experiment: Experiment, config: Config) -> Dataset:
+    """The log as training sees it."""
+    folder, source = data_folder(), experiment.data
+    return prepare_dataset(
+        read_log(folder / source.log, config.log),
+        items=None if source.items is None else read_items(folder / source.items),
+        min_interactions=config.data.min_interactions,
+        catalogue=config.data.catalogue,
+    )
+
+
+def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Config, exact_users: int) -> Line:
+    """Metrics on held-out users and, on some of them, an exact scan beside the search."""
+    measured: Line = {
+        "users": len(users),
+        "metrics": _rounded(evaluate(trained.recommend, dataset, users, config=config)),
+        "exact": None,
+    }
+    if trained.exact is not None and exact_users > 0:
+        some = users.take(np.unique(np.linspace(0, len(users) - 1, min(exact_users, len(users))).astype(np.int64)))
+        measured["exact"] = {
+            "users": len(some),
+            "beam": _rounded(evaluate(trained.recommend, dataset, some, config=config)),
+            "scan": _rounded(evaluate(trained.exact, dataset, some, config=config)),
+        }
+    return measured
+
+
+def current_commit() -> str:
+    """The commit of the code, with +dirty where files that decide results differ from it; unknown outside git."""
+    try:
+        head = _git("rev-parse", "HEAD")
+        return head + ("+dirty" if _git("status", "--porcelain", "--", *CODE) else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def tell(event: Event) -> None:
+    """Print what happens, except for the single steps."""
+    if not isinstance(event, StepDone):
+        print(f"  {event}", flush=True)
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(float(value), 6) for name, value in metrics.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

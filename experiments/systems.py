@@ -1,0 +1,182 @@
+"""The systems under test: each learns from the training spans and then recommends."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, evaluate
+from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.model.estimator import Estimator
+from beamtree.retrieval.engine import Engine
+from beamtree.rivals.popularity import Popularity
+from beamtree.training.estimate import TrainingWindows, load_or_train_estimator
+from beamtree.training.interrupt import stop_requests
+from beamtree.training.optimise import SELECTION_METRIC
+from experiments.journal import Journal
+
+SCORES_AT_A_TIME = 2**24
+TREE_DETAILS: tuple[str, ...] = ("moved_share", "score_before", "score_after")
+
+
+@dataclass(frozen=True)
+class Round:
+    """Where a run stood at the end of a round: metrics on validation users, instances and seconds since its start."""
+
+    number: int
+    metrics: Mapping[str, float]
+    instances: int
+    seconds: float
+    details: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A system that has learned.
+
+    exact: an exact scan by the same model; None for a system that looks at every item anyway. stages: seconds by name.
+    """
+
+    recommend: Recommend
+    exact: Recommend | None
+    instances: int
+    best_round: int = 0
+    rounds: tuple[Round, ...] = ()
+    stages: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a system learns from, with which settings, and the run's folder for checkpoints."""
+
+    dataset: Dataset
+    split: Split
+    config: Config
+    folder: Path
+    journal: Journal
+
+
+def train_tree(lesson: Lesson) -> Trained:
+    """DTR, with the method that the settings name; goes on from the checkpoint in the folder, if there is one."""
+    config = lesson.config
+    with stop_requests() as should_stop:
+        artefact = fit_model(
+            lesson.dataset,
+            lesson.split,
+            config=config,
+            work=WorkDirectory(lesson.folder, resume=True),
+            listen=lesson.journal,
+            should_stop=should_stop,
+        )
+    engine = Engine(artefact.weights, artefact.tree, settings=config.model)
+    training = artefact.training
+    batch_size = min(config.training.batch_size, training["instances"])
+    rounds = _rounds(training["rounds"], batch_size=batch_size)
+    return Trained(
+        recommend=by_beam(engine, beam_width=config.retrieval.beam_width),
+        exact=by_scan(engine),
+        instances=training["steps"] * batch_size,
+        best_round=training["best_round"],
+        rounds=rounds,
+        stages={name: value for name, value in training.items() if name.endswith("_seconds")},
+    )
+
+
+def train_sasrec(lesson: Lesson) -> Trained:
+    """SASRec alone, stopped by its validation; every item is scored."""
+    config, dataset, split = lesson.config, lesson.dataset, lesson.split
+    history_length, num_items = config.model.history_length, len(dataset.items)
+
+    def validate(estimator: Estimator) -> float:
+        recommend = by_scores(estimator, num_items=num_items)
+        return evaluate(recommend, dataset, split.validation, config=config, cutoffs=(20,))[SELECTION_METRIC]
+
+    estimator = load_or_train_estimator(
+        lesson.folder / "estimator",
+        dataset.sequences,
+        split,
+        num_items=num_items,
+        history_length=history_length,
+        settings=config.estimator,
+        target_horizon=config.training.target_horizon,
+        seed=config.training.seed,
+        data_fingerprint=dataset.fingerprint,
+        validate=validate,
+        listen=lesson.journal,
+    )
+    windows = TrainingWindows.cut(dataset.sequences, split, length=history_length)
+    targets = int((windows.end - windows.first - 1).sum())
+    return Trained(
+        recommend=by_scores(estimator, num_items=num_items),
+        exact=None,
+        instances=targets * len(lesson.journal.epochs),
+    )
+
+
+def train_popularity(lesson: Lesson) -> Trained:
+    """The same list for everyone, by training interactions."""
+    dataset, spans = lesson.dataset, lesson.split.train
+    popularity = Popularity.fit(dataset.sequences, spans, num_items=len(dataset.items))
+
+    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
+        return popularity.recommend(k, num_users=len(questions.users), seen=questions.excluded_items)[0]
+
+    return Trained(recommend=recommend, exact=None, instances=int((spans.end - spans.start).sum()))
+
+
+SYSTEMS: dict[str, Callable[[Lesson], Trained]] = {
+    "dtr-u": train_tree,
+    "dtr-t": train_tree,
+    "dtr-t-rl": train_tree,
+    "sasrec": train_sasrec,
+    "popularity": train_popularity,
+}
+
+
+def by_scores(estimator: Estimator, *, num_items: int) -> Recommend:
+    """Recommendations by scores over all items, for blocks of users that fit in memory; the lower item wins a tie."""
+
+    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
+        histories = questions.histories(estimator.history_length)
+        found = np.full((len(histories), k), -1, dtype=np.int32)
+        block = max(1, SCORES_AT_A_TIME // num_items)
+        for first in range(0, len(histories), block):
+            scores = estimator.scores(histories[first : first + block])
+            if questions.excluded_items is not None:
+                items, offsets = questions.excluded_items
+                ends = offsets[first : first + len(scores) + 1]
+                scores[np.repeat(np.arange(len(scores)), np.diff(ends)), items[ends[0] : ends[-1]]] = -np.inf
+            found[first : first + len(scores)] = _best(scores, k)
+        return found
+
+    return recommend
+
+
+def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int32]:
+    """The items with the k highest finite scores of each row, best first, -1 where there are fewer."""
+    width = min(k, scores.shape[1])
+    best = np.sort(np.argpartition(-scores, width - 1, axis=1)[:, :width], axis=1)
+    values = np.take_along_axis(scores, best, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    items = np.take_along_axis(best, order, axis=1)
+    is_allowed = np.isfinite(np.take_along_axis(values, order, axis=1))
+    found = np.full((len(scores), k), -1, dtype=np.int32)
+    found[:, :width] = np.where(is_allowed, items, -1)
+    return found
+
+
+def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:
+    rounds: list[Round] = []
+    steps, seconds = 0, 0.0
+    for report in reports:
+        steps, seconds = steps + report["steps"], seconds + report["seconds"]
+        metrics = {name: value for name, value in report["validation"].items() if "@" in name}
+        details = {name: report[name] for name in TREE_DETAILS if name in report}
+        rounds.append(Round(report["round"], metrics, steps * batch_size, seconds, details))
+    return tuple(rounds)

@@ -241,19 +241,20 @@ def _relearn(run: _Run, model: PreferenceModel, rounds: Rounds) -> Relearned:
     )
 
 
-def _estimator(run: _Run) -> Estimator:
-    dataset, config = run.dataset, run.config
-    started = time.monotonic()
-    users = _sample(run.split.validation, config=config)
+def train_estimator(
+    dataset: Dataset, split: Split, *, config: Config, directory: Path | None, listen: Listener
+) -> Estimator:
+    """The estimator that rectified labels ask: the one kept in `directory` for this data and settings, or a new one."""
+    users = _sample(split.validation, config=config)
 
     def validate(estimator: Estimator) -> float:
         metrics = evaluate(_by_estimator(estimator), dataset, users, config=config, cutoffs=(20,))
         return metrics[SELECTION_METRIC]
 
-    estimator = load_or_train_estimator(
-        None if run.work is None else run.work.directory / "estimator",
+    return load_or_train_estimator(
+        directory,
         dataset.sequences,
-        run.split,
+        split,
         num_items=len(dataset.items),
         history_length=config.model.history_length,
         settings=config.estimator,
@@ -261,8 +262,14 @@ def _estimator(run: _Run) -> Estimator:
         seed=config.training.seed,
         data_fingerprint=dataset.fingerprint,
         validate=validate if len(users) else None,
-        listen=run.listen,
+        listen=listen,
     )
+
+
+def _estimator(run: _Run) -> Estimator:
+    started = time.monotonic()
+    directory = None if run.work is None else run.work.directory / "estimator"
+    estimator = train_estimator(run.dataset, run.split, config=run.config, directory=directory, listen=run.listen)
     run.estimation_seconds += time.monotonic() - started
     return estimator
 

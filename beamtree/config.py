@@ -122,8 +122,10 @@ class TrainingSettings(_Section):
     rounds: int = Field(
         1, ge=1, le=100, description="how often model and tree are learned in turn; 1 keeps the first tree"
     )
-    rectification: Literal["subtree", "child"] = Field(
-        "subtree", description="a target counts where it wins its whole subtree, or where its child wins its siblings"
+    rectification: Literal["subtree", "child", "normalised"] = Field(
+        "subtree",
+        description="a target counts where it wins its whole subtree; where its child wins its siblings; or as in "
+        "subtree, divided by the sum of the level's expected labels",
     )
     negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
     depth_slope: float = Field(

@@ -193,12 +193,14 @@ def _learn_round(
     settings = run.config.training.model_copy(update={"seed": round_seed(run.config.training.seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
     drawn = run.instances_of_round(rounds.round)
+    labels: dict[str, Any] = {}
     instances: TrainingInstances | RectifiedInstances = drawn
     if estimator is not None:
         instances = RectifiedInstances(
             drawn, estimator=estimator, tree=rounds.tree, rectification=settings.rectification
         )
         run.estimation_seconds += instances.seconds
+        labels = {"mean_labels": [round(float(label), 4) for label in instances.mean_labels()]}
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
@@ -220,6 +222,7 @@ def _learn_round(
         "best_step": progress.best_step,
         "validation": best,
         "validations": progress.validations,
+        **labels,
         "seconds": round(time.monotonic() - started, 1),
     }
 

@@ -1,4 +1,4 @@
-"""Training instances with rectified labels: computed once for a tree, kept as one small number per instance."""
+"""Training instances with rectified labels: computed once for a tree and kept, as compactly as the labels allow."""
 
 import time
 from collections.abc import Callable
@@ -10,20 +10,23 @@ import numpy.typing as npt
 from beamtree.model.estimator import Estimator
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.rectify import (
+    Labels,
     Rectification,
-    WinningLevels,
     first_winning_level,
     level_weights,
+    normalised_labels,
     scores_by_leaf,
     winning_child_levels,
 )
 from beamtree.tree.item_tree import ItemTree
 
 SCORES_AT_A_TIME = 2**24
+LABELS_AT_A_TIME = 2**16
 
-_WINNING_LEVELS: dict[Rectification, Callable[..., WinningLevels]] = {
+_LABELS: dict[Rectification, Callable[..., Labels]] = {
     "subtree": first_winning_level,
     "child": winning_child_levels,
+    "normalised": normalised_labels,
 }
 
 
@@ -47,15 +50,15 @@ class RectifiedInstances:
         self._rectification = rectification
         self._height = tree.height
         started = clock()
-        winning = _WINNING_LEVELS[rectification]
-        parts: list[WinningLevels] = []
+        labels_of = _LABELS[rectification]
+        parts: list[Labels] = []
         block = max(1, SCORES_AT_A_TIME // tree.num_leaves)
         for first in range(0, len(instances), block):
             batch = instances.batch(np.arange(first, min(first + block, len(instances))))
             leaf_scores = scores_by_leaf(estimator.scores(batch.histories), tree)
             leaves = tree.leaf_of_item[batch.targets].astype(np.int64)
-            parts.append(winning(leaf_scores, leaves, tree=tree))
-        self._levels = np.concatenate(parts)
+            parts.append(labels_of(leaf_scores, leaves, tree=tree))
+        self._labels = np.concatenate(parts)
         self.seconds = clock() - started
 
     def __len__(self) -> int:
@@ -63,13 +66,15 @@ class RectifiedInstances:
 
     def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:  # noqa: ARG002
         """Histories, targets and labels of the numbered instances; the same in every epoch."""
-        weights = level_weights(self._levels[instances], rectification=self._rectification, height=self._height)
+        weights = level_weights(self._labels[instances], rectification=self._rectification, height=self._height)
         return replace(self._instances.batch(instances), level_weights=weights)
 
-    def positive_share(self) -> npt.NDArray[np.float64]:
-        """The share of instances whose target counts on each level, 1 to height: (height,)."""
-        return np.asarray(
-            level_weights(self._levels, rectification=self._rectification, height=self._height).mean(
+    def mean_labels(self) -> npt.NDArray[np.float64]:
+        """The mean label of each level, 1 to height: (height,); where labels are 0 or 1, the share that counts."""
+        total = np.zeros(self._height)
+        for first in range(0, len(self), LABELS_AT_A_TIME):
+            labels = self._labels[first : first + LABELS_AT_A_TIME]
+            total += level_weights(labels, rectification=self._rectification, height=self._height).sum(
                 axis=0, dtype=np.float64
             )
-        )
+        return total / len(self)

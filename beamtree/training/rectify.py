@@ -1,10 +1,10 @@
-"""Rectified labels, DTR(T-RL): on which levels a target counts as positive (Eq. 13).
+"""Rectified labels, DTR(T-RL): on which levels a target counts as positive (Eq. 13), and how much (Eq. 15).
 
 A target counts on a level when no leaf below its ancestor there has a strictly higher estimated probability. Subtrees
 nest, so this is a step function: one small number per instance, the first level at which the target wins.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
-WinningLevels = npt.NDArray[np.signedinteger]
-Rectification = Literal["subtree", "child"]
+Labels = npt.NDArray[Any]
+"""What is kept of each instance's labels: a level, a bit mask, or a number per level."""
+Rectification = Literal["subtree", "child", "normalised"]
 
 
 def scores_by_leaf(item_scores: Float32Array, tree: ItemTree) -> Float32Array:
@@ -75,9 +76,31 @@ def winning_child_levels(leaf_scores: Float32Array, target_leaves: Int64Array, *
     return mask
 
 
-def level_weights(levels: WinningLevels, *, rectification: Rectification, height: int) -> Float32Array:
-    """The label of each level for each instance, 1 or 0: (instances, height), from what the functions above gave."""
+def normalised_labels(leaf_scores: Float32Array, target_leaves: Int64Array, *, tree: ItemTree) -> Float32Array:
+    """The labels of the subtree test divided by what they sum up to in expectation on their level (Eq. 15).
+
+    The rectified label of a node is expected to be the highest probability below it. Divided by the sum of these over
+    the level's nodes, the expected labels of a level add up to 1. leaf_scores are logits: probabilities are their
+    softmax. (instances, height); at the leaves always 1.
+    """
+    best_below = np.exp(leaf_scores - leaf_scores.max(axis=1, keepdims=True))
+    every_leaf = best_below.sum(axis=1)
+    winning_level = first_winning_level(leaf_scores, target_leaves, tree=tree)
+    labels = level_weights(winning_level, rectification="subtree", height=tree.height)
+    for level in range(tree.height - 1, 0, -1):
+        first, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+        best_below = np.maximum.reduceat(best_below, first, axis=1)
+        labels[:, level - 1] *= every_leaf / best_below.sum(axis=1)
+    return labels
+
+
+def level_weights(labels: Labels, *, rectification: Rectification, height: int) -> Float32Array:
+    """The label of each level for each instance: (instances, height), from what the functions above gave."""
     every_level = np.arange(1, height + 1)
-    if rectification == "subtree":
-        return (every_level >= levels[:, None]).astype(np.float32)
-    return ((levels[:, None] >> (every_level - 1)) & 1).astype(np.float32)
+    match rectification:
+        case "subtree":
+            return (every_level >= labels[:, None]).astype(np.float32)
+        case "child":
+            return ((labels[:, None] >> (every_level - 1)) & 1).astype(np.float32)
+        case "normalised":
+            return labels

@@ -72,7 +72,7 @@ def test_a_step_moves_the_weights_as_torch_does(method: str, history_table: str,
     batch = Batch(
         random_histories(9, length=5, num_items=40, generator=generator),
         generator.integers(0, 40, size=9).astype(np.int32),
-        level_weights=generator.integers(0, 2, size=(9, tree.height)).astype(np.float32),
+        level_weights=generator.choice([0.0, 1.0, 3.5], size=(9, tree.height)).astype(np.float32),
     )
     in_kernels = native_learner(settings, model=sizes, tree=tree)
     judge_model = build_model(sizes, tree, seed=settings.seed)

@@ -4,7 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamtree.training.rectify import first_winning_level, level_weights, scores_by_leaf, winning_child_levels
+from beamtree.training.rectify import (
+    first_winning_level,
+    level_weights,
+    normalised_labels,
+    scores_by_leaf,
+    winning_child_levels,
+)
 from beamtree.tree.build import plant
 from tests.small import random_tree
 
@@ -61,3 +67,27 @@ def test_labels_are_those_of_the_definition(num_items: int, vacant: int, branchi
     assert (subtree[:, -1] == 1.0).all()
     assert (child[:, -1] == 1.0).all()
     assert (np.diff(subtree, axis=1) >= 0.0).all()
+
+
+def test_normalised_labels_by_hand() -> None:
+    """Probabilities .4 .1 | .2 .3: the maxima below the root's children are .4 and .3: winners there count 1/.7."""
+    tree = plant(np.arange(4), branching=2)
+    scores = np.log(np.array([[0.4, 0.1, 0.2, 0.3]] * 4, dtype=np.float32)) + np.float32(5.0)
+    labels = normalised_labels(scores, np.arange(4), tree=tree)
+    expected = [[1 / 0.7, 1.0], [0.0, 1.0], [0.0, 1.0], [1 / 0.7, 1.0]]
+    np.testing.assert_allclose(labels, expected, rtol=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(num_items=st.integers(1, 40), vacant=st.integers(0, 9), branching=st.integers(2, 5), seed=st.integers(0, 10_000))
+def test_expected_normalised_labels_add_up_to_one_on_every_level(
+    num_items: int, vacant: int, branching: int, seed: int
+) -> None:
+    """Every item once as the target of the same history, weighted by its probability."""
+    tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
+    logits = np.random.default_rng(seed).normal(0.0, 2.0, size=num_items).astype(np.float32)
+    probabilities = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+    leaf_scores = scores_by_leaf(np.tile(logits, (num_items, 1)), tree)
+    labels = normalised_labels(leaf_scores, tree.leaf_of_item.astype(np.int64), tree=tree)
+    np.testing.assert_allclose(probabilities @ labels, np.ones(tree.height), rtol=1e-4)
+    assert labels.dtype == np.float32

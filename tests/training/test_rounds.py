@@ -62,6 +62,24 @@ def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> Non
     assert scores[artefact.training["best_round"]] == max(scores)
 
 
+@pytest.mark.parametrize("normalisation", ["none", "batch"])
+def test_every_rectification_learns_in_the_kernels_and_in_torch(normalisation: str) -> None:
+    """Batch statistics are learned in torch, everything else in the kernels where they were compiled."""
+    artefacts = {
+        name: fit(config_of(training={"rectification": name, "rounds": 1}, model={"normalisation": normalisation}))
+        for name in ("subtree", "child", "normalised")
+    }
+    labels = {name: np.array(each.training["rounds"][0]["mean_labels"]) for name, each in artefacts.items()}
+    assert len(labels["subtree"]) == artefacts["subtree"].tree.height
+    assert all(each[-1] == 1.0 for each in labels.values())
+    assert (labels["subtree"][:-1] < labels["normalised"][:-1]).all(), "divided by less than one"
+    assert (labels["subtree"] <= labels["child"]).all(), "the laxer test"
+    tables = [each.weights["node_table"] for each in artefacts.values()]
+    assert all(np.isfinite(table).all() for table in tables)
+    assert (tables[0] != tables[1]).any()
+    assert (tables[0] != tables[2]).any()
+
+
 @pytest.mark.parametrize(("moved_rows", "target_horizon"), [("travel", 1), ("stay", 3)])
 def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
     tmp_path: Path, moved_rows: str, target_horizon: int

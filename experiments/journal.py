@@ -27,6 +27,7 @@ class Journal:
         self._clocks = (clock, cpu_clock)
         self._before = (float(kept.get("seconds", 0.0)), float(kept.get("cpu_seconds", 0.0)))
         self._started = (clock(), cpu_clock())
+        self._charged = (0.0, 0.0)
         self.sessions = int(kept.get("sessions", 0)) + 1
         self.epochs: list[dict[str, float]] = kept.get("epochs", [])
 
@@ -45,11 +46,15 @@ class Journal:
             before + clock() - started
             for before, clock, started in zip(self._before, self._clocks, self._started, strict=True)
         )
-        return wall, cpu
+        return wall + self._charged[0], cpu + self._charged[1]
+
+    def charge(self, seconds: float, cpu_seconds: float) -> None:
+        """Count work that another run did for this one; it is charged once, however often the run is taken up."""
+        self._charged = (seconds, cpu_seconds)
 
     def save(self) -> None:
         """Write down what was used so far."""
-        wall, cpu = self.seconds()
+        wall, cpu = (total - charged for total, charged in zip(self.seconds(), self._charged, strict=True))
         self._file.parent.mkdir(parents=True, exist_ok=True)
         entry = {"seconds": wall, "cpu_seconds": cpu, "sessions": self.sessions, "epochs": self.epochs}
         replace_text(self._file, json.dumps(entry))

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from experiments.systems import SYSTEMS, Lesson, Trained
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("beamtree", "experiments", "CMakeLists.txt", "constraints.txt", "pyproject.toml")
+ESTIMATOR_STAGES = ("estimator_training_seconds", "estimation_seconds")
 INTERRUPTED = 130
 
 
@@ -80,7 +82,7 @@ def run_experiment(
     experiment: Experiment, *, seed: int, work: Path, listen: Listener, fresh: bool = False
 ) -> list[Line]:
     """Train and measure; the lines of the run, in the order of time. fresh: do not go on from a checkpoint."""
-    commit = current_commit()
+    commit, started = current_commit(), datetime.now(UTC).isoformat(timespec="milliseconds")
     config = experiment.config(seed)
     folder = work / experiment.name(seed)
     if fresh and folder.exists():
@@ -93,7 +95,7 @@ def run_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder / "journal.json", listen)
     try:
-        trained = SYSTEMS[experiment.system](Lesson(dataset, split, config, folder, journal))
+        trained = SYSTEMS[experiment.system](Lesson(dataset, split, config, folder, work / "estimators", journal))
     finally:
         journal.save()
     seconds, cpu_seconds = journal.seconds()
@@ -107,6 +109,7 @@ def run_experiment(
         "note": experiment.note,
         "beam_width": config.retrieval.beam_width if trained.exact is not None else None,
         "commit": commit,
+        "started": started,
         "sessions": journal.sessions,
         "settings": {
             "file": experiment.file,
@@ -135,7 +138,7 @@ def run_experiment(
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
         "stages": dict(trained.stages),
-        "seconds_estimator": trained.stages.get("estimation_seconds"),
+        "seconds_estimator": round(sum(trained.stages.get(name, 0.0) for name in ESTIMATOR_STAGES), 1) or None,
     }
     asked = {"validation": split.validation}
     if experiment.role != "trial":

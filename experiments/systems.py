@@ -11,14 +11,14 @@ import numpy.typing as npt
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, evaluate
+from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan
 from beamtree.fitting import WorkDirectory, fit_model
 from beamtree.model.estimator import Estimator
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.popularity import Popularity
-from beamtree.training.estimate import TrainingWindows, load_or_train_estimator
+from beamtree.training.estimate import TrainingWindows
 from beamtree.training.interrupt import stop_requests
-from beamtree.training.optimise import SELECTION_METRIC
+from experiments.estimators import obtain_estimator
 from experiments.journal import Journal
 
 SCORES_AT_A_TIME = 2**24
@@ -53,18 +53,26 @@ class Trained:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a system learns from, with which settings, and the run's folder for checkpoints."""
+    """What a system learns from, with which settings, the run's folder for checkpoints, and that of all estimators."""
 
     dataset: Dataset
     split: Split
     config: Config
     folder: Path
+    estimators: Path
     journal: Journal
 
 
 def train_tree(lesson: Lesson) -> Trained:
     """DTR, with the method that the settings name; goes on from the checkpoint in the folder, if there is one."""
     config = lesson.config
+    stages = {}
+    if config.training.method == "dtr-t-rl":
+        _, cost = obtain_estimator(
+            lesson.estimators, lesson.dataset, lesson.split, config=config, journal=lesson.journal
+        )
+        stages["estimator_training_seconds"] = cost.seconds
+        _share(lesson.estimators, lesson.folder / "estimator")
     with stop_requests() as should_stop:
         artefact = fit_model(
             lesson.dataset,
@@ -84,38 +92,18 @@ def train_tree(lesson: Lesson) -> Trained:
         instances=training["steps"] * batch_size,
         best_round=training["best_round"],
         rounds=rounds,
-        stages={name: value for name, value in training.items() if name.endswith("_seconds")},
+        stages=stages | {name: value for name, value in training.items() if name.endswith("_seconds")},
     )
 
 
 def train_sasrec(lesson: Lesson) -> Trained:
     """SASRec alone, stopped by its validation; every item is scored."""
-    config, dataset, split = lesson.config, lesson.dataset, lesson.split
-    history_length, num_items = config.model.history_length, len(dataset.items)
-
-    def validate(estimator: Estimator) -> float:
-        recommend = by_scores(estimator, num_items=num_items)
-        return evaluate(recommend, dataset, split.validation, config=config, cutoffs=(20,))[SELECTION_METRIC]
-
-    estimator = load_or_train_estimator(
-        lesson.folder / "estimator",
-        dataset.sequences,
-        split,
-        num_items=num_items,
-        history_length=history_length,
-        settings=config.estimator,
-        target_horizon=config.training.target_horizon,
-        seed=config.training.seed,
-        data_fingerprint=dataset.fingerprint,
-        validate=validate,
-        listen=lesson.journal,
-    )
-    windows = TrainingWindows.cut(dataset.sequences, split, length=history_length)
+    dataset, split, config = lesson.dataset, lesson.split, lesson.config
+    estimator, cost = obtain_estimator(lesson.estimators, dataset, split, config=config, journal=lesson.journal)
+    windows = TrainingWindows.cut(dataset.sequences, split, length=config.model.history_length)
     targets = int((windows.end - windows.first - 1).sum())
     return Trained(
-        recommend=by_scores(estimator, num_items=num_items),
-        exact=None,
-        instances=targets * len(lesson.journal.epochs),
+        recommend=by_scores(estimator, num_items=len(dataset.items)), exact=None, instances=targets * cost.epochs
     )
 
 
@@ -169,6 +157,12 @@ def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int32]:
     found = np.full((len(scores), k), -1, dtype=np.int32)
     found[:, :width] = np.where(is_allowed, items, -1)
     return found
+
+
+def _share(shared: Path, place: Path) -> None:
+    """Let the folder in which a fit looks for its estimator be the shared one."""
+    if not place.exists():
+        place.symlink_to(shared.resolve(), target_is_directory=True)
 
 
 def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:

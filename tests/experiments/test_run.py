@@ -11,7 +11,7 @@ import experiments.run
 from beamtree.data.split import HeldOut, Split
 from beamtree.errors import InterruptedTraining
 from beamtree.evaluation.protocol import split_dataset
-from beamtree.training.events import Event, Resumed, StepDone
+from beamtree.training.events import EstimatorValidated, Event, Resumed, StepDone
 from experiments.experiment import read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, read_lines
@@ -196,6 +196,32 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_metrics(folder: Path, monk
     assert [line["metrics"] for line in lines] == [line["metrics"] for line in whole]
     assert [line["instances"] for line in lines] == [line["instances"] for line in whole]
     assert lines[-1]["sessions"] == 2
+
+
+def test_an_estimator_is_trained_once_and_charged_to_every_run_that_uses_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Event] = []
+    monkeypatch.setattr(experiments.run, "tell", seen.append)
+    files = [settings(folder, system, f'system = "{system}"') for system in ("dtr-t-rl", "sasrec")]
+    assert run(folder, *files) == 0
+    assert [event.epoch for event in seen if isinstance(event, EstimatorValidated)] == [1, 2]
+    [cost_file] = (folder / "work" / "estimators").glob("cost-*.json")
+    cost = json.loads(cost_file.read_text())
+    tree, sasrec = (line for line in read_lines(folder / "runs.jsonl") if line["split"] == "test")
+    assert cost["epochs"] == 2
+    assert tree["stages"]["estimator_training_seconds"] == cost["seconds"]
+    assert tree["seconds"] >= tree["seconds_estimator"] >= cost["seconds"]
+    assert sasrec["seconds"] >= cost["seconds"]
+    assert sasrec["instances"] == 2 * (38 * 11 + 10 * 5)
+
+
+def test_what_another_run_did_is_charged_once(tmp_path: Path) -> None:
+    for _ in range(2):
+        journal = Journal(tmp_path / "journal.json", lambda _: None, clock=lambda: 0.0, cpu_clock=lambda: 0.0)
+        journal.charge(30.0, 20.0)
+        journal.save()
+    assert journal.seconds() == (30.0, 20.0)
 
 
 def test_seconds_add_up_over_sessions(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""The systems side by side: a table for each role, what it says about the paper's claims, and the rounds."""
+
+from pathlib import Path
+
+from experiments.figures import rounds_figure
+from experiments.markdown import describe_asked, table
+from experiments.paper import CLAIMS, Claim
+from experiments.results import Line
+from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, lost_share, ratios, varying_settings
+
+METRICS = {
+    "f@20": "F@20",
+    "recall@20": "recall@20",
+    "precision@20": "precision@20",
+    "ndcg@20": "NDCG@20",
+    "f@40": "F@40",
+}
+ROLES = {
+    "faithful": "as the paper has it: its protocol, network and negatives, and one size for all three methods",
+    "best": "as good as we can make it: each row has the settings that won on the validation users",
+}
+
+
+def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str, figures: Path) -> list[str]:
+    """The table of a role, what it says about the paper's claims, and its rounds."""
+    parts = [f"### {data}, {role}", f"{ROLES[role].capitalize()}. {describe_asked(lines)}", _main_table(lines)]
+    varying = varying_settings([line for line in lines if line["system"].startswith("dtr")])
+    if varying:
+        parts.append(f"Settings that differ between the DTR rows: {', '.join(f'`{name}`' for name in varying)}.")
+    claims = _claims(lines, data=data)
+    if claims:
+        parts.append(claims)
+    several = [line for line in rounds if line["settings"]["config"]["training"]["rounds"] > 1]
+    if several:
+        name = f"rounds-{data}-{role}.svg"
+        rounds_figure(figures / name, several, title=f"Learning the tree on {data} ({role})")
+        parts += [f"![Validation F@20 over rounds on {data}](figures/{name})", _rounds_table(several)]
+    return parts
+
+
+def _main_table(lines: list[Line]) -> str:
+    header = ["system", "seeds", *METRICS.values(), "lost to beam", "instances", "seconds", "of these estimator"]
+    rows = []
+    for system, own in grouped(lines, lambda line: line["system"]).items():
+        lost = [share for share in map(lost_share, own) if share is not None]
+        estimator = [line["seconds_estimator"] for line in own if line.get("seconds_estimator")]
+        rows.append(
+            [
+                SYSTEM_NAMES[system],
+                str(len(own)),
+                *(Spread.of([line["metrics"][metric] for line in own]).text() for metric in METRICS),
+                f"{100 * Spread.of(lost).mean:.1f} %" if lost else "",
+                f"{Spread.of([line['instances'] for line in own]).mean:,.0f}",
+                f"{Spread.of([line['seconds'] for line in own]).mean:,.0f}",
+                f"{Spread.of(estimator).mean:,.0f}" if estimator else "",
+            ]
+        )
+    return table(header, rows)
+
+
+def _claims(lines: list[Line], *, data: str) -> str:
+    by_system = grouped(lines, lambda line: line["system"])
+    rows = []
+    for claim in CLAIMS:
+        better, worse = by_system.get(claim.better, []), by_system.get(claim.worse, [])
+        found = ratios(better, worse, metric="f@20")
+        if found:
+            paper = claim.ratio(data)
+            rows.append(
+                [
+                    f"{SYSTEM_NAMES[claim.better]} / {SYSTEM_NAMES[claim.worse]}",
+                    Spread.of(found).text(3),
+                    "" if paper is None else f"{paper:.3f}",
+                    f"{_verdict(claim, found)}{_inequality(better, worse)}",
+                ]
+            )
+    return table(["F@20 ratio", "here", "paper", "does the claim hold here?"], rows) if rows else ""
+
+
+def _verdict(claim: Claim, found: list[float]) -> str:
+    """A plain sentence on a claim, given its ratio for each seed."""
+    mean = Spread.of(found).mean
+    above = sum(ratio > 1 for ratio in found)
+    if len(found) == 1:
+        answer = "Yes with the one seed measured" if above else "No with the one seed measured"
+    elif above == len(found):
+        answer = f"Yes, with each of {len(found)} seeds"
+    elif above == 0:
+        answer = f"No, with none of {len(found)} seeds"
+    else:
+        answer = f"Undecided: with {above} of {len(found)} seeds, and {'above' if mean > 1 else 'not above'} on average"
+    return f"{answer}: {claim.reason}."
+
+
+def _inequality(better: list[Line], worse: list[Line]) -> str:
+    """A remark where the two did not see as many instances, within a hundredth."""
+    first, second = (Spread.of([line["instances"] for line in own]).mean for own in (better, worse))
+    if abs(first - second) <= 0.01 * max(first, second):
+        return ""
+    return f" Not at equal instances: {first:,.0f} against {second:,.0f}."
+
+
+def _rounds_table(rounds: list[Line]) -> str:
+    numbers = sorted({line["round"] for line in rounds})
+    rows = []
+    for system in ORDER:
+        own = grouped([line for line in rounds if line["system"] == system], lambda line: line["round"])
+        if own:
+            spreads = {number: Spread.of([line["metrics"]["f@20"] for line in own[number]]) for number in sorted(own)}
+            moved = [line["moved_share"] for line in rounds if line["system"] == system and "moved_share" in line]
+            share = f"{100 * Spread.of(moved).mean:.0f} %" if moved else ""
+            values = [spreads[number].text() if number in spreads else "" for number in numbers]
+            rows.append([SYSTEM_NAMES[system], *values, share])
+    header = ["validation F@20", *(f"round {number + 1}" for number in numbers), "items moved per relearning"]
+    return table(header, rows)

@@ -1,0 +1,89 @@
+"""Render docs/results.md and its figures from the measured lines.
+
+    python -m experiments.report
+
+The output depends on the lines alone: the same files give the same bytes.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.comparison import ROLES, role_section
+from experiments.paper import STANDS_FOR
+from experiments.results import read_lines
+from experiments.studies import normalisation_section, study_sections, trial_sections
+from experiments.summary import Runs, grouped
+
+ROOT = Path(__file__).resolve().parents[1]
+INTRODUCTION = """\
+# Results
+
+Every figure on this page was measured by `python -m experiments.run` and stands in
+[results/runs.jsonl](../results/runs.jsonl), [results/trials.jsonl](../results/trials.jsonl) or
+[results/normalisation.jsonl](../results/normalisation.jsonl), with all settings and the commit. This page is made from
+these files by `python -m experiments.report`.
+
+- **Faithful** rows: as the paper has it. **Best** rows: as good as we can make it. They are never mixed.
+- **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
+- ± is the standard deviation over the seeds. A ratio is taken seed by seed, then averaged.
+- Instances are (history, target) pairs seen in training, over all rounds. Seconds are wall-clock of
+  training on two cores, orders of magnitude where they were shared; the estimator's are those of SASRec and its labels.
+- Lost to beam: how much less F@20 the beam finds than an exact scan by the same model; below 0 it finds more."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The files that the report is made from."""
+
+    runs: Path
+    trials: Path
+    normalisation: Path
+
+    @classmethod
+    def below(cls, folder: Path) -> "Sources":
+        """The files of a results folder."""
+        return cls(folder / "runs.jsonl", folder / "trials.jsonl", folder / "normalisation.jsonl")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page and its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the measured lines")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder for results.md and figures/")
+    given = parser.parse_args(arguments)
+    text = render(Sources.below(given.results), figures=given.docs / "figures")
+    given.docs.mkdir(parents=True, exist_ok=True)
+    (given.docs / "results.md").write_text(text, encoding="utf-8")
+    print(f"wrote {given.docs / 'results.md'}")
+
+
+def render(sources: Sources, *, figures: Path) -> str:
+    """The page as Markdown; figures that it shows are written to `figures`, and those of earlier pages removed."""
+    for old in figures.glob("*.svg"):
+        old.unlink()
+    runs = Runs.of(read_lines(sources.runs))
+    trials = Runs.of(read_lines(sources.trials))
+    parts = [INTRODUCTION]
+    if not runs.final:
+        parts.append("No run has been tested yet.")
+    for data, lines in grouped(runs.final, lambda line: line["data"]).items():
+        parts.append(f"## {data}")
+        if data in STANDS_FOR:
+            parts.append(f"Stands for the paper's {STANDS_FOR[data]}.")
+        for role in ROLES:
+            own = [line for line in lines if line["role"] == role]
+            if own:
+                rounds = [line for line in runs.rounds if line["data"] == data and line["role"] == role]
+                parts += role_section(own, rounds, data=data, role=role, figures=figures)
+    parts += study_sections([line for line in trials.final if line["study"] is not None], figures=figures)
+    parts += normalisation_section(read_lines(sources.normalisation))
+    parts += trial_sections(trials.final)
+    if runs.replaced:
+        parts.append(f"Runs that were done again, whose earlier lines are not shown: {runs.replaced}.")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    main()

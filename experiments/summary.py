@@ -1,0 +1,109 @@
+"""From measured lines to the numbers of a table: the latest run of each seed, means, spreads, ratios seed by seed."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from experiments.results import Line
+
+SYSTEM_NAMES = {
+    "dtr-u": "DTR(U)",
+    "dtr-t": "DTR(T)",
+    "dtr-t-rl": "DTR(T-RL)",
+    "sasrec": "SASRec",
+    "popularity": "popularity",
+}
+ORDER = list(SYSTEM_NAMES)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation (0 for a single value)."""
+
+    mean: float
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """Of one value or more."""
+        return cls(fmean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
+
+    def text(self, digits: int = 4) -> str:
+        """Such as 0.1234 ± 0.0012; without the spread where there is one value."""
+        mean = f"{self.mean:.{digits}f}"
+        return mean if self.count == 1 else f"{mean} ± {self.deviation:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The lines that count: of each data set, system, role and seed (and trial settings) the latest run's.
+
+    final: one line per run, on the test users where the run has asked them, else on the validation users.
+    rounds: the lines of these same runs, one per round. replaced: how many earlier runs are left out.
+    """
+
+    final: list[Line]
+    rounds: list[Line]
+    replaced: int
+
+    @classmethod
+    def of(cls, lines: Iterable[Line]) -> "Runs":
+        """Choose among the lines of a file, in the order in which they were appended."""
+        kept = list(lines)
+        latest: dict[Hashable, Line] = {}
+        runs: dict[Hashable, set[str]] = {}
+        for line in kept:
+            if line["final"] and line["split"] == ("validation" if line["role"] == "trial" else "test"):
+                latest[_key(line)] = line
+                runs.setdefault(_key(line), set()).add(line["started"])
+        chosen = {(_key(line), line["started"]) for line in latest.values()}
+        rounds = [line for line in kept if not line["final"] and (_key(line), line["started"]) in chosen]
+        final = sorted(latest.values(), key=lambda line: (line["data"], ORDER.index(line["system"]), line["seed"]))
+        return cls(final, rounds, replaced=sum(len(started) - 1 for started in runs.values()))
+
+
+def grouped(lines: Iterable[Line], by: Callable[[Line], Any]) -> dict[Any, list[Line]]:
+    """Lines by a property, in the order in which its values first occur."""
+    groups: dict[Any, list[Line]] = {}
+    for line in lines:
+        groups.setdefault(by(line), []).append(line)
+    return groups
+
+
+def ratios(better: Iterable[Line], worse: Iterable[Line], *, metric: str) -> list[float]:
+    """One ratio for each seed that both have."""
+    below = {line["seed"]: line["metrics"][metric] for line in worse}
+    return [
+        line["metrics"][metric] / below[line["seed"]]
+        for line in better
+        if line["seed"] in below and below[line["seed"]] > 0
+    ]
+
+
+def lost_share(line: Line, *, metric: str = "f@20") -> float | None:
+    """How much of an exact scan's metric the beam loses, as a share; negative where the beam is better."""
+    exact = line.get("exact")
+    if exact is None or exact["scan"][metric] == 0:
+        return None
+    return float(1.0 - exact["beam"][metric] / exact["scan"][metric])
+
+
+def settings_of(line: Line) -> dict[str, Any]:
+    """All settings of a line by their full name, but for what tells runs apart anyway: seed and method."""
+    config = line["settings"]["config"]
+    flat = {f"{section}.{name}": value for section, values in config.items() for name, value in values.items()}
+    return {name: value for name, value in flat.items() if name not in ("training.seed", "training.method")}
+
+
+def varying_settings(lines: Sequence[Line]) -> list[str]:
+    """Names of the settings that are not the same in all lines; one that a line does not know is not compared."""
+    flat = [settings_of(line) for line in lines]
+    names = sorted({name for settings in flat for name in settings})
+    return [name for name in names if len({str(settings[name]) for settings in flat if name in settings}) > 1]
+
+
+def _key(line: Line) -> Hashable:
+    run = (line["data"], line["system"], line["role"], line["seed"])
+    return (*run, str(settings_of(line)), str(line["settings"]["data"])) if line["role"] == "trial" else run

@@ -2,6 +2,7 @@
 
     python -m benchmarks.kernels --json
 
+A call takes a batch of histories, each with nodes of its own, as a training step does; threads share the histories.
 A node's attention counts as 2 * K * h * d operations, a pass backward as twice that, whatever is computed besides.
 """
 
@@ -15,7 +16,7 @@ from beamtree.native.network import Network
 from benchmarks.measure import SGEMM_FLOPS, report, sgemm, take_turns
 from benchmarks.models import SETTINGS, random_subject
 
-CALLS = 10
+HISTORIES = 16
 
 
 def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:
@@ -26,21 +27,19 @@ def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:
     )
     generator = np.random.default_rng(0)
     size, positions, hidden = SETTINGS.embedding_dim, SETTINGS.history_length, SETTINGS.attention_hidden
-    vectors = generator.normal(scale=0.3, size=(positions, size)).astype(np.float32)
-    places = generator.normal(scale=0.3, size=(nodes, size)).astype(np.float32)
-    incoming = generator.normal(size=(positions, nodes)).astype(np.float32)
-    weights = np.empty((positions, nodes), dtype=np.float32)
+    vectors = generator.normal(scale=0.3, size=(HISTORIES, positions, size)).astype(np.float32)
+    places = generator.normal(scale=0.3, size=(HISTORIES, nodes, size)).astype(np.float32)
+    incoming = generator.normal(size=(HISTORIES, positions, nodes)).astype(np.float32)
+    weights = np.empty((HISTORIES, positions, nodes), dtype=np.float32)
     product = sgemm()
 
     def forward() -> None:
-        for _ in range(CALLS):
-            network.attention_weights(vectors, places, out=weights)
+        network.attention_weights(vectors, places, out=weights)
 
     def backward() -> None:
-        for _ in range(CALLS):
-            network.attention_gradients(vectors, places, d_weights=incoming)
+        network.attention_gradients(vectors, places, d_weights=incoming)
 
-    flops = 2 * positions * hidden * size * nodes * CALLS
+    flops = 2 * positions * hidden * size * nodes * HISTORIES
     results: dict[str, float] = {}
     for threads, name in ((1, "1_thread"), (2, "2_threads")):
         torch.set_num_threads(threads)
@@ -74,6 +73,7 @@ def main() -> None:
         "h": SETTINGS.attention_hidden,
         "d": SETTINGS.embedding_dim,
         "nodes": arguments.nodes,
+        "histories": HISTORIES,
     }
     report(settings, results, as_json=arguments.json)
 

@@ -25,7 +25,7 @@ class Array(Protocol):
 
 @dataclass(frozen=True)
 class AttentionGradients:
-    """Gradients of sum(d_weights * weights) by the vectors (positions, size), the nodes (n, size) and the weights."""
+    """Gradients of sum(d_weights * weights) by vectors (batch, positions, size), nodes (batch, n, size) and weights."""
 
     vectors: NDArray[Any]
     nodes: NDArray[Any]
@@ -67,14 +67,17 @@ class Network:
         return cls(kernel=kernel, windows=tuple(windows), size=hidden.shape[1] // 3, dtype=hidden.dtype)
 
     def attention_weights(self, vectors: Array, nodes: Array, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Weights (positions, n) of history vectors (positions, size) for nodes (n, size), in `out` if it is given."""
-        history, places = plain(vectors), plain(nodes)
-        weights = np.empty((len(history), len(places)), dtype=self.dtype) if out is None else out
-        _kernels.attention_forward(self.kernel, history, places, weights)
+        """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).
+
+        They are written to `out` where it is given.
+        """
+        histories, places = plain(vectors), plain(nodes)
+        weights = np.empty((*histories.shape[:2], places.shape[1]), dtype=self.dtype) if out is None else out
+        _kernels.attention_forward(self.kernel, histories, places, weights)
         return weights
 
     def attention_gradients(self, vectors: Array, nodes: Array, *, d_weights: Array) -> AttentionGradients:
-        """How sum(d_weights * attention_weights(vectors, nodes)) moves; d_weights: (positions, n)."""
+        """How sum(d_weights * attention_weights(vectors, nodes)) moves; d_weights: (batch, positions, n)."""
         found = _kernels.attention_backward(self.kernel, plain(vectors), plain(nodes), plain(d_weights))
         return AttentionGradients(*found)
 

@@ -25,27 +25,31 @@ def pack(weights: dict[str, torch.Tensor], shape: Shape) -> Network:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("count", NODES)
-def test_attention_equals_the_formula(shape: Shape, count: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("batch", [1, 3])
+def test_attention_equals_the_formula(shape: Shape, batch: int, count: int, dtype: torch.dtype) -> None:
     weights = random_weights(shape, seed=1, dtype=dtype)
     generator = torch.Generator().manual_seed(count)
-    vectors = torch.randn(shape.history, shape.width, generator=generator, dtype=dtype)
-    nodes = torch.randn(count, shape.width, generator=generator, dtype=dtype)
+    vectors = torch.randn(batch, shape.history, shape.width, generator=generator, dtype=dtype)
+    nodes = torch.randn(batch, count, shape.width, generator=generator, dtype=dtype)
     found = pack(weights, shape).attention_weights(vectors, nodes)
-    expected = attention_weights(weights, vectors, nodes).numpy()
+    expected = torch.stack([attention_weights(weights, *pair) for pair in zip(vectors, nodes, strict=True)]).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-12 if dtype == torch.float64 else 2e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("count", NODES)
-def test_attention_gradients_equal_autograd(shape: Shape, count: int) -> None:
+@pytest.mark.parametrize("batch", [1, 3])
+def test_attention_gradients_equal_autograd(shape: Shape, batch: int, count: int) -> None:
     weights = random_weights(shape, seed=2, dtype=torch.float64)
     for array in weights.values():
         array.requires_grad_()
     generator = torch.Generator().manual_seed(count)
-    vectors = torch.randn(shape.history, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
-    nodes = torch.randn(count, shape.width, generator=generator, dtype=torch.float64, requires_grad=True)
-    incoming = torch.randn(shape.history, count, generator=generator, dtype=torch.float64)
-    (attention_weights(weights, vectors, nodes) * incoming).sum().backward()
+    sizes = (batch, shape.history, shape.width), (batch, count, shape.width), (batch, shape.history, count)
+    vectors, nodes, incoming = (torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes)
+    vectors.requires_grad_()
+    nodes.requires_grad_()
+    for one_history, places, pull in zip(vectors, nodes, incoming, strict=True):
+        (attention_weights(weights, one_history, places) * pull).sum().backward()
     found = pack(weights, shape).attention_gradients(vectors, nodes, d_weights=incoming)
     assert vectors.grad is not None
     assert nodes.grad is not None
@@ -65,14 +69,14 @@ class NativeAttention(torch.autograd.Function):
         ctx.network = pack(dict(zip(names, arrays, strict=True)), shape)
         ctx.names = names
         ctx.save_for_backward(vectors, nodes)
-        return torch.from_numpy(ctx.network.attention_weights(vectors, nodes))
+        return torch.from_numpy(ctx.network.attention_weights(vectors[None], nodes[None])[0])
 
     @staticmethod
     def backward(ctx, d_weights):  # type: ignore[no-untyped-def]
         vectors, nodes = ctx.saved_tensors
-        found = ctx.network.attention_gradients(vectors, nodes, d_weights=d_weights.contiguous())
+        found = ctx.network.attention_gradients(vectors[None], nodes[None], d_weights=d_weights.contiguous()[None])
         arrays = (torch.from_numpy(found.weights[name]) for name in ctx.names)
-        return None, None, torch.from_numpy(found.vectors), torch.from_numpy(found.nodes), *arrays
+        return None, None, torch.from_numpy(found.vectors[0]), torch.from_numpy(found.nodes[0]), *arrays
 
 
 def test_gradcheck_in_double_precision() -> None:

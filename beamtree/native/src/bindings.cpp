@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <numeric>
 #include <optional>
 
 #include "adam.hpp"
@@ -22,6 +23,8 @@ template <class T>
 using Array1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Array2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Array3 = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using AnyTable = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 [[noreturn]] void refuse(const std::string& message) { throw nb::value_error(message.c_str()); }
@@ -168,90 +171,110 @@ void fill_history(History<T>& history, const Network<T>& net, const T* vectors, 
     }
 }
 
-// Attention weights (history, nodes) of vectors given outright.
+// Vectors (batch, K, d) and nodes (batch, n, d) given outright; one task is a stretch of one history's nodes.
 template <class T>
-void attention_forward(const Network<T>& net, const Array2<T>& vectors, const Array2<T>& nodes,
-                       nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> out) {
-    const index_t length = static_cast<index_t>(vectors.shape(0)), count = static_cast<index_t>(nodes.shape(0));
-    require(static_cast<index_t>(vectors.shape(1)) == net.d && static_cast<index_t>(nodes.shape(1)) == net.d,
-            "vectors, nodes: expected rows of the network's width");
-    require(static_cast<index_t>(out.shape(0)) == length && static_cast<index_t>(out.shape(1)) == count,
-            "out: expected (history, nodes)");
+struct AttentionBatch {
+    const T *vectors, *nodes;
+    index_t batch, length, count, width;
+    index_t pieces;  // tasks per history
+
+    AttentionBatch(const Network<T>& net, const Array3<T>& vector_array, const Array3<T>& node_array)
+        : vectors(vector_array.data()),
+          nodes(node_array.data()),
+          batch(static_cast<index_t>(vector_array.shape(0))),
+          length(static_cast<index_t>(vector_array.shape(1))),
+          count(static_cast<index_t>(node_array.shape(1))),
+          width(net.d) {
+        require(static_cast<index_t>(node_array.shape(0)) == batch, "vectors, nodes: expected the same number of histories");
+        require(static_cast<index_t>(vector_array.shape(2)) == width && static_cast<index_t>(node_array.shape(2)) == width,
+                "vectors, nodes: expected rows of the network's width");
+        constexpr index_t nodes_per_piece = 64;
+        pieces = batch > 1 ? 1 : std::clamp<index_t>(count / nodes_per_piece, 1, 8);
+    }
+
+    // Prepares the history and the nodes of every task and calls body(task, history, block, index, first, end).
+    template <class Body>
+    void run(const Network<T>& net, Body&& body) const {
+        ThreadPool::shared().run(batch * pieces, [&](index_t task, int) {
+            static thread_local History<T> history;
+            static thread_local NodeBlock<T> block;
+            static thread_local std::vector<index_t> rows;
+            const index_t index = task / pieces, piece = task % pieces;
+            const index_t first = count * piece / pieces, end = count * (piece + 1) / pieces;
+            rows.resize(static_cast<std::size_t>(end - first));
+            std::iota(rows.begin(), rows.end(), first);
+            const Table table{nodes + index * count * width, count, width,
+                              sizeof(T) == 4 ? Storage::float32 : Storage::float64};
+            fill_history(history, net, vectors + index * length * width, length);
+            history.prepare_attention(net);
+            block.gather(net, table, rows.data(), end - first);
+            body(task, history, block, index, first, end);
+        });
+    }
+};
+
+// Attention weights (batch, K, n).
+template <class T>
+void attention_forward(const Network<T>& net, const Array3<T>& vectors, const Array3<T>& nodes,
+                       nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) {
+    const AttentionBatch<T> at(net, vectors, nodes);
+    require(static_cast<index_t>(out.shape(0)) == at.batch && static_cast<index_t>(out.shape(1)) == at.length &&
+                static_cast<index_t>(out.shape(2)) == at.count,
+            "out: expected (batch, history, nodes)");
     T* weights = out.data();
     nb::gil_scoped_release release;
-    static thread_local History<T> history;
-    fill_history(history, net, vectors.data(), length);
-    history.prepare_attention(net);
-    const Table table{nodes.data(), count, net.d, sizeof(T) == 4 ? Storage::float32 : Storage::float64};
-    const index_t threads = ThreadPool::shared().size();
-    const index_t share = std::max<index_t>(round_up((count + threads - 1) / threads, 2 * lanes<T>), 2 * lanes<T>);
-    const History<T>& prepared = history;
-    ThreadPool::shared().run((count + share - 1) / share, [&](index_t task, int) {
-        static thread_local NodeBlock<T> block;
-        static thread_local std::vector<index_t> rows;
-        const index_t first = task * share, end = std::min(count, first + share);
-        rows.clear();
-        for (index_t n = first; n < end; ++n) rows.push_back(n);
-        block.gather(net, table, rows.data(), end - first);
-        attend<false>(net, prepared, block);
-        for (index_t k = 0; k < length; ++k)
-            std::memcpy(weights + k * count + first, block.weights(k), static_cast<std::size_t>(end - first) * sizeof(T));
+    at.run(net, [&](index_t, const History<T>& history, NodeBlock<T>& block, index_t index, index_t first, index_t end) {
+        attend<false>(net, history, block);
+        for (index_t k = 0; k < at.length; ++k)
+            std::memcpy(weights + (index * at.length + k) * at.count + first, block.weights(k),
+                        static_cast<std::size_t>(end - first) * sizeof(T));
     });
 }
 
-// Gradients of sum(d_weights * weights): of the vectors (history, d), the nodes (nodes, d) and the attention unit.
+// Gradients of sum(d_weights * weights): of the vectors (batch, K, d), the nodes (batch, n, d) and the attention unit.
 template <class T>
-nb::tuple attention_backward(const Network<T>& net, const Array2<T>& vectors, const Array2<T>& nodes,
-                             const Array2<T>& d_weights) {
-    const index_t length = static_cast<index_t>(vectors.shape(0)), count = static_cast<index_t>(nodes.shape(0)), d = net.d;
-    require(static_cast<index_t>(vectors.shape(1)) == d && static_cast<index_t>(nodes.shape(1)) == d,
-            "vectors, nodes: expected rows of the network's width");
-    require(static_cast<index_t>(d_weights.shape(0)) == length && static_cast<index_t>(d_weights.shape(1)) == count,
-            "d_weights: expected (history, nodes)");
-    std::vector<T> d_vectors(static_cast<std::size_t>(length * d)), d_nodes(static_cast<std::size_t>(count * d));
+nb::tuple attention_backward(const Network<T>& net, const Array3<T>& vectors, const Array3<T>& nodes,
+                             const Array3<T>& d_weights) {
+    const AttentionBatch<T> at(net, vectors, nodes);
+    require(static_cast<index_t>(d_weights.shape(0)) == at.batch &&
+                static_cast<index_t>(d_weights.shape(1)) == at.length && static_cast<index_t>(d_weights.shape(2)) == at.count,
+            "d_weights: expected (batch, history, nodes)");
+    const std::size_t d = static_cast<std::size_t>(at.width), batch = static_cast<std::size_t>(at.batch);
+    const std::size_t length = static_cast<std::size_t>(at.length), count = static_cast<std::size_t>(at.count);
+    std::vector<T> d_vectors(batch * length * d), d_nodes(batch * count * d);
     Gradients<T> total(net);
     {
         nb::gil_scoped_release release;
-        static thread_local History<T> history;
-        fill_history(history, net, vectors.data(), length);
-        history.prepare_attention(net);
-        const Table table{nodes.data(), count, d, sizeof(T) == 4 ? Storage::float32 : Storage::float64};
-        constexpr index_t nodes_per_piece = 64;
-        const index_t pieces = std::max<index_t>(1, std::min<index_t>(8, count / nodes_per_piece));
-        std::vector<std::unique_ptr<Gradients<T>>> sums(static_cast<std::size_t>(pieces));
-        std::vector<std::vector<T>> d_history(static_cast<std::size_t>(pieces));
-        const History<T>& prepared = history;
-        ThreadPool::shared().run(pieces, [&](index_t piece, int) {
-            static thread_local NodeBlock<T> block;
+        std::vector<std::unique_ptr<Gradients<T>>> sums(static_cast<std::size_t>(at.batch * at.pieces));
+        std::vector<std::vector<T>> d_history(sums.size());
+        at.run(net, [&](index_t task, const History<T>& history, NodeBlock<T>& block, index_t index, index_t first,
+                        index_t end) {
             static thread_local Backward<T> backward;
-            static thread_local std::vector<index_t> rows;
-            const index_t first = count * piece / pieces, end = count * (piece + 1) / pieces;
-            rows.clear();
-            for (index_t n = first; n < end; ++n) rows.push_back(n);
-            auto& mine = sums[static_cast<std::size_t>(piece)];
+            static thread_local Buffer<T> incoming;
+            auto& mine = sums[static_cast<std::size_t>(task)];
             mine = std::make_unique<Gradients<T>>(net);
-            block.gather(net, table, rows.data(), end - first);
-            attend<true>(net, prepared, block);
-            std::vector<T> incoming(static_cast<std::size_t>(length * block.stride), T(0));
-            for (index_t k = 0; k < length; ++k)
-                std::memcpy(incoming.data() + k * block.stride, d_weights.data() + k * count + first,
+            attend<true>(net, history, block);
+            incoming.zeroed(at.length * block.stride);
+            for (index_t k = 0; k < at.length; ++k)
+                std::memcpy(incoming.data() + k * block.stride,
+                            d_weights.data() + (index * at.length + k) * at.count + first,
                             static_cast<std::size_t>(end - first) * sizeof(T));
-            backward.run_attention(net, prepared, block, incoming.data(), *mine);
+            backward.run_attention(net, history, block, incoming.data(), *mine);
             for (index_t n = first; n < end; ++n)
-                std::memcpy(d_nodes.data() + n * d, backward.d_nodes.row(n - first), static_cast<std::size_t>(d) * sizeof(T));
-            auto& part = d_history[static_cast<std::size_t>(piece)];
-            for (index_t k = 0; k < length; ++k)
+                std::memcpy(d_nodes.data() + (index * at.count + n) * at.width, backward.d_nodes.row(n - first),
+                            d * sizeof(T));
+            auto& part = d_history[static_cast<std::size_t>(task)];
+            for (index_t k = 0; k < at.length; ++k)
                 part.insert(part.end(), backward.d_history.row(k), backward.d_history.row(k) + d);
         });
-        for (index_t piece = 0; piece < pieces; ++piece) {
-            total.add(*sums[static_cast<std::size_t>(piece)]);
-            const auto& part = d_history[static_cast<std::size_t>(piece)];
-            for (std::size_t i = 0; i < part.size(); ++i) d_vectors[i] += part[i];
+        for (std::size_t task = 0; task < sums.size(); ++task) {
+            total.add(*sums[task]);
+            T* sum = d_vectors.data() + task / static_cast<std::size_t>(at.pieces) * length * d;
+            for (std::size_t i = 0; i < d_history[task].size(); ++i) sum[i] += d_history[task][i];
         }
     }
-    return nb::make_tuple(
-        to_numpy(std::move(d_vectors), {static_cast<std::size_t>(length), static_cast<std::size_t>(d)}),
-        to_numpy(std::move(d_nodes), {static_cast<std::size_t>(count), static_cast<std::size_t>(d)}), unpack(net, total));
+    return nb::make_tuple(to_numpy(std::move(d_vectors), {batch, length, d}),
+                          to_numpy(std::move(d_nodes), {batch, count, d}), unpack(net, total));
 }
 
 // Scores (nodes,) of rows of the node table against one history.

@@ -12,6 +12,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
+from beamtree.serving.direct import Direct, Refuse
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.admin import admin_routes
 from beamtree.serving.routes.contract import add_bodies
@@ -34,7 +35,8 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     app = FastAPI(
         title="beamtree", version=version("beamtree"), docs_url=None, redoc_url=None, openapi_url="/openapi.json"
     )
-    app.include_router(recommend_routes(service))
+    recommending = recommend_routes(service)
+    app.include_router(recommending)
     app.include_router(item_routes(service))
     app.include_router(model_routes(service))
     app.include_router(health_routes(service))
@@ -45,16 +47,17 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     app.add_api_route("/docs", _docs, include_in_schema=False)
     if (page / "index.html").is_file():
         app.router.default = _PageFiles(directory=page, html=True)  # after all routes, also those of another method
-    _refuse_in_one_shape(app, service)
+    refuse = _refuse_in_one_shape(app, service)
     app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
+    answering: ASGIApp = Direct(app, routes=recommending.routes, refuse=refuse)
     if service.settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
+        answering = CORSMiddleware(
+            answering,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type", "X-Request-ID"],
         )
-    return Observed(app, service=service)
+    return Observed(answering, service=service)
 
 
 class _PageFiles(StaticFiles):
@@ -78,7 +81,9 @@ async def _docs() -> Response:
     return Response(text, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": DOCS_POLICY})
 
 
-def _refuse_in_one_shape(app: FastAPI, service: Service) -> None:
+def _refuse_in_one_shape(app: FastAPI, service: Service) -> Refuse:
+    """Let the application refuse in one shape; returns how a refusal becomes an answer."""
+
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
         request.scope["state"]["log"]["refused"] = error.code
@@ -106,6 +111,7 @@ def _refuse_in_one_shape(app: FastAPI, service: Service) -> None:
     app.add_exception_handler(Refusal, refuse)
     app.add_exception_handler(RequestValidationError, refuse_parameters)
     app.add_exception_handler(HTTPException, refuse_address)
+    return refuse
 
 
 def _openapi(app: FastAPI, service: Service) -> dict[str, Any]:

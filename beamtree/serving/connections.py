@@ -15,45 +15,49 @@ class PatientProtocol(HttpToolsProtocol):
     """
 
     header_seconds = 15.0
+    _awaits_headers = True
     _headers_due: asyncio.TimerHandle | None = None
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request."""
         super().connection_made(transport)
-        self._expect_headers()
+        self._start_clock()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; 431 where headers do not end."""
         super().data_received(data)
-        if self._headers_due is None:
+        if not self._awaits_headers:
             return
+        if self._headers_due is None:
+            self._start_clock()
         self._header_bytes += len(data)
         if self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A request has begun: its headers have their time from now."""
+        """A request has begun; most often all of it is there, else its headers have their time from now."""
         super().on_message_begin()
-        self._expect_headers()
+        self._stop_clock()
+        self._awaits_headers = True
+        self._header_bytes = 0
 
     def on_headers_complete(self) -> None:
         """The headers are here."""
-        self._stop_expecting()
+        self._awaits_headers = False
+        self._stop_clock()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
-        self._stop_expecting()
+        self._stop_clock()
         super().connection_lost(exc)
 
-    def _expect_headers(self) -> None:
-        self._stop_expecting()
-        self._header_bytes = 0
+    def _start_clock(self) -> None:
         self._headers_due = self.loop.call_later(self.header_seconds, self._give_up)
 
-    def _stop_expecting(self) -> None:
+    def _stop_clock(self) -> None:
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None

@@ -33,7 +33,7 @@ class LoadedModel:
     conditions: ItemConditions
     loaded_at: float = field(default_factory=time.time)
 
-    @property
+    @cached_property
     def turn(self) -> AbstractContextManager[object]:
         """Held while the engine searches. The kernels use all cores for one call, so calls go one after another."""
         return _KERNELS if native.is_available() else nullcontext()

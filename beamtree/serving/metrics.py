@@ -1,5 +1,7 @@
 """What Prometheus reads."""
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -46,6 +48,10 @@ class Metrics:
         self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
         self._model = Gauge("beamtree_model_info", "The model in service", ["version"], registry=self.registry)
 
+        self._of_route = cache(
+            lambda method, route, status: (self._requests.labels(method, route, status), self._seconds.labels(route))
+        )
+
     def watch_pool(self, pool: SearchPool) -> None:
         """Show how many jobs of a pool run and wait."""
         self._depth.labels(pool.name).set_function(lambda: pool.waiting)
@@ -53,8 +59,9 @@ class Metrics:
 
     def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count one HTTP request."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        requests, times = self._of_route(method, route, status)
+        requests.inc()
+        times.observe(seconds)
 
     def search_done(self, *, waited: float, ran: float) -> None:
         """Count one job of the search threads."""

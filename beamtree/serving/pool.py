@@ -96,13 +96,12 @@ class SearchPool:
             self.refuse_if_full()
             self._waiting.append(ticket)
             self._changed.notify()
+        end = loop.call_later(self._timeout_seconds, self._give_up, ticket)
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await ticket.future
-        except TimeoutError:
-            raise timed_out(self._timeout_seconds) from None
+            return await ticket.future
         finally:
-            if not ticket.future.done() or ticket.future.cancelled():
+            end.cancel()
+            if ticket.future.cancelled():
                 self._leave(ticket)
 
     def close(self) -> None:
@@ -112,6 +111,11 @@ class SearchPool:
             self._changed.notify_all()
         for thread in self._threads:
             thread.join()
+
+    def _give_up(self, ticket: _Ticket) -> None:
+        if not ticket.future.done():
+            ticket.future.set_exception(timed_out(self._timeout_seconds))
+            self._leave(ticket)
 
     def _leave(self, ticket: _Ticket) -> None:
         with self._changed:

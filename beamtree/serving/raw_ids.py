@@ -41,7 +41,7 @@ class RawIds:
         if not self.holds_integers:
             return np.fromiter((self._dense_of_text.get(str(raw), -1) for raw in ids), dtype=np.int32, count=len(ids))
         wanted = np.array(ids, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        place = np.minimum(self._sorted.searchsorted(wanted), len(self._sorted) - 1)
         return np.where(self._sorted[place] == wanted, self._order[place], np.int32(-1))
 
     def decode(self, dense: npt.NDArray[np.integer]) -> list[Id]:

@@ -121,16 +121,20 @@ class Observed:
                 raise
             await refusal_response(_failed(request_id))(scope, receive, send_observed)
         finally:
-            self._metrics.in_flight.dec()
-            self._note(scope, request_id=request_id, status=status or CLIENT_HAS_GONE, began_at=began_at)
+            seconds = time.perf_counter() - began_at
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._note, scope, request_id, status or CLIENT_HAS_GONE, seconds)  # the answer goes first
 
-    def _note(self, scope: Scope, *, request_id: str, status: int, began_at: float) -> None:
+    def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route = str(getattr(scope.get("route"), "path_format", "other"))
-        seconds = time.perf_counter() - began_at
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
         self._metrics.request_done(method=method, route=route, status=status, seconds=seconds)
         if self._writes_log:
             said = {
+                "name": access_log.name,
+                "levelno": logging.INFO,
+                "levelname": "INFO",
+                "msg": "request",
                 "request_id": request_id,
                 "method": method,
                 "route": route,
@@ -138,7 +142,8 @@ class Observed:
                 "milliseconds": round(seconds * 1000, 3),
                 **scope["state"]["log"],
             }
-            access_log.info("request", extra=said)
+            access_log.handle(logging.makeLogRecord(said))
+        self._metrics.in_flight.dec()
 
 
 def _request_id(scope: Scope) -> str:

@@ -7,7 +7,7 @@ NATIVE := $(wildcard CMakeLists.txt beamtree/native/src/*.cpp beamtree/native/sr
 CXX    ?= g++
 CHECK  := $(CXX) -std=c++20 -g -O1 -march=native -pthread -fno-omit-frame-pointer tests/native/exercise_kernels.cpp
 
-.PHONY: demo test lint types imports unit format image-check native sanitize clean
+.PHONY: demo test lint types imports unit format image-check native sanitize experiments report clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -40,6 +40,19 @@ sanitize:
 	@mkdir -p build
 	$(CHECK) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o build/kernels-address && build/kernels-address
 	$(CHECK) -fsanitize=thread -o build/kernels-thread && build/kernels-thread
+
+SETTINGS := experiments/settings
+FAITHFUL := $(SETTINGS)/faithful-%
+# All settings with their seeds: hours. What is finished is skipped, what was stopped goes on. Then the page of results.
+experiments: $(STAMP)
+	$(BIN)/python -m experiments.run $(filter-out $(FAITHFUL), $(wildcard $(SETTINGS)/*-ml-1m.toml)) --seeds 0 1 2
+	$(BIN)/python -m experiments.run $(wildcard $(SETTINGS)/sensitivity-*.toml)
+	$(BIN)/python -m experiments.run $(filter-out $(FAITHFUL), $(wildcard $(SETTINGS)/*-amazon-8cat.toml))
+	$(MAKE) report
+
+# docs/results.md and its figures from the lines in results/.
+report: $(STAMP)
+	$(BIN)/python -m experiments.report
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

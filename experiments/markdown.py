@@ -1,11 +1,13 @@
 """Pieces of Markdown that all parts of the report use."""
 
+import re
+
 from beamtree.config import Config
 from beamtree.errors import SettingsError
 from beamtree.evaluation.protocol import describe_protocol
 from experiments.results import Line
 
-TEXT_COLUMNS = ("what", "does the claim hold here?")
+NUMBER = re.compile(r"-?\d|$")
 
 
 def describe_asked(lines: list[Line]) -> str:
@@ -28,6 +30,7 @@ def compact(value: object) -> str:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """A table; all columns but the first and those of text are aligned to the right."""
-    rule = ["---" if place == 0 or name in TEXT_COLUMNS else "---:" for place, name in enumerate(header)]
+    """A table; columns of numbers are aligned to the right."""
+    columns = zip(*rows, strict=True)
+    rule = ["---:" if all(NUMBER.match(cell) for cell in column) else "---" for column in columns]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *rows])

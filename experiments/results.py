@@ -42,9 +42,10 @@ def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -
     """The last line of the same run, if there is one.
 
     There is one test line for each data set, system, role and seed, whatever its settings; trials are told apart by
-    their settings.
+    their settings and by the study that they belong to.
     """
     is_trial = experiment.role == "trial"
+    study = None if experiment.point is None else vars(experiment.point)
     found = None
     for line in lines:
         if not line["final"] or line["split"] != ("validation" if is_trial else "test"):
@@ -55,7 +56,7 @@ def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -
             experiment.role,
             seed,
         )
-        if same_run and (not is_trial or has_settings(line, experiment, seed=seed)):
+        if same_run and (not is_trial or (line["study"] == study and has_settings(line, experiment, seed=seed))):
             found = line
     return found
 

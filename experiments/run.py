@@ -32,7 +32,7 @@ from experiments.systems import SYSTEMS, Lesson, Trained
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("beamtree", "experiments", "CMakeLists.txt", "constraints.txt", "pyproject.toml")
-ESTIMATOR_STAGES = ("estimator_training_seconds", "estimation_seconds")
+ESTIMATOR_STAGES = ("estimator_training_seconds", "labels_seconds")
 INTERRUPTED = 130
 
 

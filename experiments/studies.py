@@ -18,7 +18,7 @@ def study_sections(lines: list[Line], *, figures: Path) -> list[str]:
         title, finding = STUDIES.get(study, (study, ""))
         name = f"study-{study}-{data}.svg"
         study_figure(figures / name, own, title=f"{title} on {data}", across=title.lower())
-        parts.append(f"### {title} ({data})")
+        parts.append(f"### {title} on {data}")
         parts.append(f"![Validation F@20 over {title.lower()} on {data}](figures/{name})")
         parts.append(_study_table(own))
         parts.append(
@@ -47,7 +47,7 @@ def _extremes(lines: list[Line]) -> str:
     for system in ORDER:
         own = grouped([line for line in lines if line["system"] == system], lambda line: line["study"]["value"])
         means = {value: Spread.of([line["metrics"]["f@20"] for line in own[value]]).mean for value in sorted(own)}
-        if means:
+        if len(means) > 1:
             best, worst = max(means, key=lambda value: means[value]), min(means, key=lambda value: means[value])
             gain = 100 * (means[best] / means[worst] - 1) if means[worst] else 0.0
             found.append(f"{SYSTEM_NAMES[system]} is best at {best:g}, {gain:.1f} % above its worst at {worst:g}")

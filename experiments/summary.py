@@ -106,4 +106,6 @@ def varying_settings(lines: Sequence[Line]) -> list[str]:
 
 def _key(line: Line) -> Hashable:
     run = (line["data"], line["system"], line["role"], line["seed"])
-    return (*run, str(settings_of(line)), str(line["settings"]["data"])) if line["role"] == "trial" else run
+    if line["role"] != "trial":
+        return run
+    return (*run, str(line["study"]), str(settings_of(line)), str(line["settings"]["data"]))

@@ -159,6 +159,15 @@ def test_trials_are_told_apart_by_their_settings(folder: Path) -> None:
     assert recorded == [4, 8]
 
 
+def test_the_same_settings_count_in_each_study_that_has_them(folder: Path) -> None:
+    for name in ("negatives", "embedding"):
+        study = f'system = "popularity"\nrole = "trial"\n[study]\nname = "{name}"\npoints = [{{value = 4}}]\n'
+        for _ in range(2):
+            assert run(folder, settings(folder, name, study)) == 0
+    found = [line["study"]["study"] for line in read_lines(folder / "trials.jsonl")]
+    assert found == ["negatives", "embedding"]
+
+
 def test_who_is_held_out_does_not_depend_on_the_seed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[int]] = []
 

@@ -1,0 +1,237 @@
+"""The page of results: whose lines count, what the tables say, and that the page is what the command gives."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beamtree.config import Config
+from experiments.report import Sources, render
+from experiments.results import Line, append_lines
+from experiments.summary import Runs, Spread, lost_share
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ("results/runs.jsonl", "results/trials.jsonl", "results/normalisation.jsonl")
+
+
+def line(system: str, f: float, **changes: Any) -> Line:
+    """A final test line of a faithful run on ml-1m with this F@20; changes to training settings by name."""
+    training: dict[str, Any] = {name: changes.pop(name) for name in ("negatives", "rounds") if name in changes}
+    seed = changes.get("seed", 0)
+    config = Config.preset("default", data={"protocol": "paper"}, training={"seed": seed, **training})
+    base: Line = {
+        "data": "ml-1m",
+        "system": system,
+        "role": "faithful",
+        "seed": seed,
+        "split": "test",
+        "final": True,
+        "round": 0,
+        "protocol": "paper",
+        "study": None,
+        "note": "",
+        "users": 500,
+        "instances": 240_000,
+        "seconds": 700.0,
+        "seconds_estimator": None,
+        "started": f"run {seed}",
+        "exact": None,
+        "metrics": {"f@20": f, "recall@20": f, "precision@20": 2 * f, "ndcg@20": 3 * f, "f@40": 1.5 * f},
+        "settings": {
+            "file": f"{system}.toml",
+            "data": {"name": "ml-1m", "log": "x", "items": None, "split_seed": 0},
+            "config": config.model_dump(mode="json"),
+        },
+    }
+    return base | changes
+
+
+def trial(system: str, f: float, **changes: Any) -> Line:
+    return line(system, f, **({"role": "trial", "split": "validation"} | changes))
+
+
+def page(folder: Path, runs: list[Line], trials: list[Line] | None = None) -> str:
+    for name, lines in {"runs": runs, "trials": trials or []}.items():
+        (folder / f"{name}.jsonl").unlink(missing_ok=True)
+        append_lines(folder / f"{name}.jsonl", lines)
+    return render(Sources.below(folder), figures=folder / "figures")
+
+
+def rows_of(text: str, first_cell: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in text.splitlines()
+        if row.startswith(f"| {first_cell} |")
+    ]
+
+
+def test_a_row_has_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
+    exact = {"users": 500, "beam": {"f@20": 0.09}, "scan": {"f@20": 0.1}}
+    text = page(tmp_path, [line("dtr-u", f, seed=seed, exact=exact) for seed, f in enumerate((0.10, 0.12, 0.14))])
+    [row] = rows_of(text, "DTR(U)")
+    f, recall, precision = "0.1200 ± 0.0200", "0.1200 ± 0.0200", "0.2400 ± 0.0400"
+    assert row == [
+        "DTR(U)",
+        "3",
+        f,
+        recall,
+        precision,
+        "0.3600 ± 0.0600",
+        "0.1800 ± 0.0300",
+        "10.0 %",
+        "240,000",
+        "700",
+        "",
+    ]
+    assert "500 test users, protocol paper" in text
+
+
+def test_ratios_are_taken_seed_by_seed_beside_the_papers(tmp_path: Path) -> None:
+    lines = [line("dtr-u", 0.10), line("dtr-u", 0.20, seed=1), line("dtr-t", 0.11), line("dtr-t", 0.26, seed=1)]
+    [row] = rows_of(page(tmp_path, lines), "negatives drawn down the tree beat uniform ones")
+    assert row[1] == "DTR(T) / DTR(U)"
+    assert row[2:4] == ["1.200 ± 0.141", "1.080"], "(1.1 + 1.3) / 2, and .1546 / .1431"
+    assert row[4] == "Yes, with each of 2 seeds."
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [(0.12, "Yes, with each of 2 seeds"), (0.09, "Undecided: with 1 of 2 seeds, and above on average")],
+)
+def test_the_verdict_asks_every_seed(tmp_path: Path, second: float, verdict: str) -> None:
+    lines = [line("dtr-t", 0.10, seed=seed) for seed in (0, 1)]
+    lines += [line("dtr-t-rl", 0.14), line("dtr-t-rl", second, seed=1)]
+    [row] = rows_of(page(tmp_path, lines), "rectified labels help")
+    assert row[4].startswith(verdict)
+
+
+def test_a_claim_that_fails_is_said_to_fail_and_unequal_instances_are_told(tmp_path: Path) -> None:
+    text = page(tmp_path, [line("dtr-t", 0.10), line("sasrec", 0.11, instances=900_000)])
+    [row] = rows_of(text, "so does the tree without rectified labels")
+    assert row[2] == "0.909"
+    assert row[4].startswith("No with the one seed measured.")
+    assert row[4].endswith("Not at equal instances: 240,000 against 900,000.")
+
+
+def test_faithful_and_best_are_never_mixed(tmp_path: Path) -> None:
+    text = page(tmp_path, [line("dtr-u", 0.10), line("dtr-u", 0.20, role="best"), line("dtr-t", 0.30, role="best")])
+    faithful, best = text.split("### ml-1m, best")
+    assert [row[2] for row in rows_of(faithful, "DTR(U)")] == ["0.1000"]
+    assert [row[2] for row in rows_of(best, "DTR(U)")] == ["0.2000"]
+    assert "DTR(T) / DTR(U)" not in faithful
+    assert rows_of(best, "negatives drawn down the tree beat uniform ones")[0][2] == "1.500"
+
+
+def test_settings_that_differ_between_rows_are_named(tmp_path: Path) -> None:
+    assert "Settings that differ" not in page(tmp_path, [line("dtr-u", 0.1), line("dtr-t", 0.1, seed=1)])
+    text = page(tmp_path, [line("dtr-u", 0.1), line("dtr-t", 0.1, negatives=9)])
+    assert "Settings that differ between the DTR rows: `training.negatives`." in text
+
+
+def test_of_a_run_done_again_only_the_latest_counts() -> None:
+    def run(started: str, *values: float) -> list[Line]:
+        rounds = [
+            line("dtr-u", f, split="validation", final=False, round=number, started=started)
+            for number, f in enumerate(values)
+        ]
+        return [*rounds, line("dtr-u", values[-1], started=started)]
+
+    runs = Runs.of([*run("first", 0.1, 0.2, 0.3), *run("second", 0.4)])
+    assert [entry["metrics"]["f@20"] for entry in runs.final] == [0.4]
+    assert [entry["metrics"]["f@20"] for entry in runs.rounds] == [0.4]
+    assert runs.replaced == 1
+
+
+def test_rounds_become_a_curve_and_a_table(tmp_path: Path) -> None:
+    rounds = [
+        line("dtr-u", f, rounds=2, split="validation", final=False, round=number, **moved)
+        for number, (f, moved) in enumerate([(0.1, {"moved_share": 0.25}), (0.2, {})])
+    ]
+    text = page(tmp_path, [*rounds, line("dtr-u", 0.15, rounds=2)])
+    assert rows_of(text, "DTR(U)")[1] == ["DTR(U)", "0.1000", "0.2000", "25 %"]
+    assert "From the first round to the last: DTR(U) +100.0 %." in text
+    assert "(figures/rounds-ml-1m-faithful.svg)" in text
+    assert (tmp_path / "figures" / "rounds-ml-1m-faithful.svg").is_file()
+
+
+def test_a_study_becomes_a_curve_for_each_system(tmp_path: Path) -> None:
+    trials = [
+        trial(system, f, negatives=value, study={"study": "negatives", "value": value})
+        for system, values in {"dtr-u": {10: 0.10, 50: 0.12}, "dtr-t": {10: 0.08}}.items()
+        for value, f in values.items()
+    ]
+    text = page(tmp_path, [], trials)
+    assert rows_of(text, "validation F@20") == [["validation F@20", "10", "50"]]
+    study, table = text.split("## All trials")
+    assert rows_of(study, "DTR(U)") == [["DTR(U)", "0.1000", "0.1200"]]
+    assert rows_of(study, "DTR(T)") == [["DTR(T)", "0.0800", ""]]
+    assert "DTR(U) is best at 50, 20.0 % above its worst at 10" in study
+    assert [row[-1] for row in rows_of(table, "dtr-u")] == ["training.negatives=10", "training.negatives=50"]
+    drawing = (tmp_path / "figures" / "study-negatives-ml-1m.svg").read_text()
+    assert "DTR(U)" in drawing
+    assert "DTR(T)" in drawing
+
+
+def test_the_same_lines_give_the_same_bytes_and_old_figures_go(tmp_path: Path) -> None:
+    trials = [trial("dtr-u", 0.1, study={"study": "alpha", "value": value}) for value in (0.0, 0.2)]
+    first = page(tmp_path, [line("dtr-u", 0.1)], trials)
+    drawn = {file.name: file.read_bytes() for file in (tmp_path / "figures").iterdir()}
+    assert page(tmp_path, [line("dtr-u", 0.1)], trials) == first
+    assert {file.name: file.read_bytes() for file in (tmp_path / "figures").iterdir()} == drawn
+    assert max(map(len, drawn.values())) < 60_000
+    page(tmp_path, [line("dtr-u", 0.1)])
+    assert not list((tmp_path / "figures").iterdir())
+
+
+def test_a_page_without_any_lines_says_so(tmp_path: Path) -> None:
+    assert "No run has been tested yet." in render(Sources.below(tmp_path), figures=tmp_path / "figures")
+
+
+def test_spreads_and_losses() -> None:
+    assert Spread.of([0.5]).text() == "0.5000"
+    assert Spread.of([1.0, 2.0, 3.0]) == Spread(2.0, 1.0, 3)
+    assert lost_share(line("sasrec", 0.1)) is None
+    better = {"users": 1, "beam": {"f@20": 0.11}, "scan": {"f@20": 0.10}}
+    assert lost_share(line("dtr-u", 0.11, exact=better)) == pytest.approx(-0.1)
+
+
+def as_committed(path: str) -> str | None:
+    """A file of the last commit; None where it holds none, or there are no commits here."""
+    shown = subprocess.run(["git", "show", f"HEAD:{path}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return shown.stdout if shown.returncode == 0 else None
+
+
+def as_it_lies(path: str) -> str | None:
+    return (ROOT / path).read_text(encoding="utf-8") if (ROOT / path).is_file() else None
+
+
+def is_current(read: Callable[[str], str | None], folder: Path) -> bool:
+    """Whether the page, and every figure on it, comes from the lines beside it."""
+    folder.mkdir()
+    for path in RESULTS:
+        text = read(path)
+        if text is not None:
+            (folder / Path(path).name).write_text(text, encoding="utf-8")
+    page = render(Sources.below(folder), figures=folder / "figures")
+    figures = re.findall(r"\(figures/([^)]+)\)", page)
+    return read("docs/results.md") == page and all(read(f"docs/figures/{figure}") for figure in figures)
+
+
+def test_the_page_is_what_the_command_gives(tmp_path: Path) -> None:
+    """As committed, because runs may append lines at any moment; or as it lies here, on the way to a commit."""
+    current = is_current(as_committed, tmp_path / "committed") or is_current(as_it_lies, tmp_path / "here")
+    assert current, "docs/results.md is not up to date: python -m experiments.report"
+
+
+def test_every_committed_line_has_all_its_parts() -> None:
+    for path in RESULTS[:2]:
+        for text in (as_it_lies(path) or "").splitlines():
+            entry = json.loads(text)
+            assert entry.keys() >= {"data", "system", "seed", "round", "protocol", "settings", "metrics", "split"}
+            assert entry.keys() >= {"role", "instances", "seconds", "commit", "beam_width", "final", "started"}
+            if path.endswith("trials.jsonl"):
+                assert (entry["role"], entry["split"]) == ("trial", "validation")

@@ -34,6 +34,8 @@ class RawIds:
     def first_of_wrong_type(self, ids: Sequence[Id]) -> Id | None:
         """The first id that is a text where ids are integers, or the reverse."""
         wanted = int if self.holds_integers else str
+        if set(map(type, ids)) <= {wanted}:
+            return None
         return next((raw for raw in ids if type(raw) is not wanted), None)
 
     def encode(self, ids: Sequence[Id]) -> Int32Array:
@@ -41,8 +43,9 @@ class RawIds:
         if not self.holds_integers:
             return np.fromiter((self._dense_of_text.get(str(raw), -1) for raw in ids), dtype=np.int32, count=len(ids))
         wanted = np.array(ids, dtype=np.int64)
-        place = np.minimum(self._sorted.searchsorted(wanted), len(self._sorted) - 1)
-        return np.where(self._sorted[place] == wanted, self._order[place], np.int32(-1))
+        place = self._sorted.searchsorted(wanted)
+        found = self._sorted.take(place, mode="clip") == wanted
+        return np.where(found, self._order.take(place, mode="clip"), np.int32(-1))
 
     def decode(self, dense: npt.NDArray[np.integer]) -> list[Id]:
         """Raw ids of dense ids, none of which is -1."""

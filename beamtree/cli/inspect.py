@@ -1,24 +1,76 @@
-"""beamtree inspect: what is in a saved model."""
+"""beamtree inspect: what is in a saved model, and, with its log, what it does on the inside."""
 
 import json
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
-from beamtree.cli.console import results
+from beamtree.cli.console import fit_progress, messages, results
 from beamtree.cli.options import ModelArgument
+from beamtree.data.interactions import read_log
+from beamtree.errors import InputError
+from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.beam import first_searched_level
+from beamtree.storage import replace_text
+
+DEFAULT_REPORT = Path("report.html")
+DEFAULT_USERS = 200
+PAGE_SUFFIXES = (".html", ".htm")
 
 
 def inspect(
-    model: ModelArgument, *, as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False
+    model: ModelArgument,
+    *,
+    log: Annotated[
+        str | None, typer.Option("--log", help="The log the model was fitted on: measure the model, write a report.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The report, default report.html; JSON is written beside it.")
+    ] = None,
+    users: Annotated[int | None, typer.Option(min=1, help="How many held-out users to ask; default 200.")] = None,
+    held_out: Annotated[
+        Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default validation.")
+    ] = None,
+    estimator: Annotated[
+        Literal["auto", "popularity", "sasrec"] | None,
+        typer.Option(help="Whose probabilities labels rest on; sasrec trains it if needed, auto takes it if kept."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Decides which users are asked; default 0.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:
-    """Show a model's tree, sizes, settings, training and metrics."""
-    artefact = load_artefact(model)
+    """Show a model's tree, sizes, settings, training and metrics; with --log, diagnose it on held-out users.
+
+    The report is one HTML file with plots: loss by level, beam search against an exact scan, max-heap violations, how
+    close negatives are to the softmax, rounds of training, rectified labels, terms of the generalisation bound.
+    """
+    if log is not None:
+        _diagnose(
+            model,
+            log,
+            out=out or DEFAULT_REPORT,
+            users=users or DEFAULT_USERS,
+            held_out=held_out,
+            estimator=estimator or "auto",
+            seed=seed or 0,
+            as_json=as_json,
+        )
+        return
+    options = {"--out": out, "--users": users, "--held-out": held_out, "--estimator": estimator, "--seed": seed}
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(f"{' and '.join(given)} belong to a report, and that needs the log: add --log LOG.")
+    _show(load_artefact(model), as_json=as_json)
+
+
+def _show(artefact: Artefact, *, as_json: bool) -> None:
     facts = _facts(artefact)
     settings = artefact.config.model_dump(mode="json")
     if as_json:
@@ -37,6 +89,93 @@ def inspect(
         for key, value in values.items():
             table.add_row(f"{section}.{key}", escape(str(value)))
     results.print(table)
+
+
+def _diagnose(
+    model: Path,
+    log: str,
+    *,
+    out: Path,
+    users: int,
+    held_out: Literal["validation", "test"] | None,
+    estimator: Literal["auto", "popularity", "sasrec"],
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Measure, write the page and the JSON beside it, print the headlines."""
+    try:
+        from beamtree.diagnostics.diagnose import diagnose, examine
+        from beamtree.diagnostics.estimators import choose_estimator
+        from beamtree.diagnostics.headlines import headlines
+        from beamtree.diagnostics.page import render_page
+    except ModuleNotFoundError as missing:
+        raise InputError(f"A report needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
+
+    _check_out(out)
+    retriever = DeepTreeRetriever.load(model)
+    interactions = read_log(log, retriever.config.log)
+    examined = examine(retriever, interactions, users=users, group=held_out, seed=seed)
+    with fit_progress() as listen:
+        chosen = choose_estimator(
+            estimator, examined.artefact, examined.dataset, examined.split, model_directory=model, listen=listen
+        )
+    with _measuring() as progress:
+        diagnostics = diagnose(examined, chosen, progress=progress)
+    page, data = render_page(diagnostics), diagnostics.to_json()
+    beside = out.with_suffix(".json")
+    try:
+        replace_text(beside, data)
+        replace_text(out, page)
+    except OSError as error:
+        raise InputError(f"Could not write {out}: {error.strerror or error}. Give another --out.") from error
+    if as_json:
+        results.print_json(data)
+    else:
+        subject = diagnostics.subject
+        table = Table(
+            title=f"Model {subject.model}, {subject.users:,} {subject.group} users",
+            title_justify="left",
+            title_style="bold",
+            show_header=False,
+        )
+        for line in headlines(diagnostics):
+            table.add_row(line.name, line.value, line.remark)
+        results.print(table)
+    messages.print(f"Wrote {out} and {beside}.", markup=False, soft_wrap=True)
+
+
+def _check_out(out: Path) -> None:
+    """InputError, before any work, where the report cannot be written."""
+    if out.suffix.lower() not in PAGE_SUFFIXES:
+        raise InputError(f"--out takes a file ending in .html, got {out.name!r}; the JSON is written beside it.")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; --out takes a file for the report.")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
+
+
+@contextmanager
+def _measuring() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each part of the measuring, drawn while it lasts."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage not in tasks:
+            tasks[stage] = bar.add_task(stage, total=total)
+        bar.update(tasks[stage], completed=done)
+
+    with bar:
+        yield progress
 
 
 def _facts(artefact: Artefact) -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""Means over users with their standard errors; the histories of one user count as one observation."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean over users and its standard error; the error is None where a single user was asked."""
+
+    mean: float
+    standard_error: float | None
+
+
+def average_over_users(values: npt.NDArray[np.floating]) -> Average:
+    """The mean of one value per user (users,), one user or more."""
+    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+    return Average(mean=float(values.mean()), standard_error=error)
+
+
+def average_over_histories(values: npt.NDArray[np.floating], user_row: npt.NDArray[np.int64]) -> Average | None:
+    """The mean over users of values (histories,), each user's histories averaged first; NaN is left out.
+
+    user_row: (histories,). None where no history has a value.
+    """
+    has_value = np.isfinite(values)
+    if not has_value.any():
+        return None
+    _, place = np.unique(user_row[has_value], return_inverse=True)
+    return average_over_users(np.bincount(place, weights=values[has_value]) / np.bincount(place))

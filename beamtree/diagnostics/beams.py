@@ -1,0 +1,154 @@
+"""Beam search against an exact scan with the same model: what a narrower beam loses."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.artefact import Artefact
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import HeldOut
+from beamtree.diagnostics.averages import Average, average_over_users
+from beamtree.evaluation.metrics import Metrics, measure
+from beamtree.retrieval.beam import first_searched_level
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.found import Ragged
+from beamtree.tree.filters import Eligibility
+from beamtree.tree.item_tree import ItemTree
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+BEAM_WIDTHS = (20, 50, 100, 150, 200, 300, 400)
+CUTOFF = 20
+USERS_AT_A_TIME = 64
+
+MOST_SCANNED_LEAVES = 2**23
+"""Leaves that the exact scans score in all; on larger catalogues fewer users are scanned, but never fewer than ten."""
+
+FEWEST_SCANNED_USERS = 10
+
+
+@dataclass(frozen=True)
+class BeamResult:
+    """One beam width: how much of the exact top 20 it finds, and what that does to F@20.
+
+    scored_nodes: nodes that a search scores, on average over the users and at most.
+    """
+
+    width: int
+    overlap: Average
+    f: Average
+    lost_f: Average
+    scored_nodes: float
+
+
+@dataclass(frozen=True)
+class BeamComparison:
+    """All widths, over so many users; scan_f is F@20 of the exact scan."""
+
+    users: int
+    num_leaves: int
+    model_width: int
+    scan_f: Average
+    results: tuple[BeamResult, ...]
+
+
+def compare_beams(
+    artefact: Artefact,
+    dataset: Dataset,
+    users: HeldOut,
+    *,
+    widths: Sequence[int] = BEAM_WIDTHS,
+    advance: Callable[[int], None] = lambda _: None,
+) -> BeamComparison:
+    """Search and scan for the same users under the model's own protocol; `advance` is told users * searches done."""
+    tree, config = artefact.tree, artefact.config
+    users = users.take(slice(0, num_scanned_users(tree, users=len(users))))
+    is_paper = config.data.protocol == "paper"
+    excluded = users.seen(dataset.sequences) if config.retrieval.exclude_seen and not is_paper else None
+    labels = users.labels(dataset.sequences, distinct=not is_paper)
+    engine = Engine(artefact.weights, tree, settings=config.model)
+    histories = users.histories(dataset.sequences, engine.history_length)
+    k = min(CUTOFF, tree.num_items)
+
+    def ask(width: int | None) -> Int32Array:
+        parts = []
+        for first in range(0, len(users), USERS_AT_A_TIME):
+            rows = slice(first, first + USERS_AT_A_TIME)
+            unwanted = None if excluded is None else _rows_of(excluded, first, min(first + USERS_AT_A_TIME, len(users)))
+            if width is None:
+                found = engine.scan(histories[rows], k=k, excluded_items=unwanted)
+            else:
+                found = engine.search(histories[rows], k=k, beam_width=width, excluded_items=unwanted)
+            parts.append(found.items)
+            advance(len(found.items))
+        return np.concatenate(parts)
+
+    def score(items: Int32Array) -> Metrics:
+        return measure(items, labels, num_items=len(dataset.items), cutoffs=(k,))
+
+    exact = ask(None)
+    scan_f = score(exact).per_user[f"f@{k}"]
+    results = []
+    for width in beam_widths(tree, widths=widths):
+        found = ask(width)
+        beam_f = score(found).per_user[f"f@{k}"]
+        results.append(
+            BeamResult(
+                width=width,
+                overlap=average_over_users(overlaps(found, exact)),
+                f=average_over_users(beam_f),
+                lost_f=average_over_users(scan_f - beam_f),
+                scored_nodes=float(scored_nodes(tree, width=max(width, k), excluded=excluded).mean()),
+            )
+        )
+    return BeamComparison(
+        users=len(users),
+        num_leaves=tree.num_leaves,
+        model_width=config.retrieval.beam_width,
+        scan_f=average_over_users(scan_f),
+        results=tuple(results),
+    )
+
+
+def num_scanned_users(tree: ItemTree, *, users: int) -> int:
+    """How many of the users are asked: all, unless the catalogue is so large that scanning it takes too long."""
+    return min(users, max(FEWEST_SCANNED_USERS, MOST_SCANNED_LEAVES // tree.num_leaves))
+
+
+def beam_widths(tree: ItemTree, *, widths: Sequence[int] = BEAM_WIDTHS) -> list[int]:
+    """The widths, none wider than the leaves, each once."""
+    return sorted({min(width, tree.num_leaves) for width in widths})
+
+
+def overlaps(found: Int32Array, exact: Int32Array) -> npt.NDArray[np.float64]:
+    """The share of each exact list (users, k), -1 left out, that was found; 1 where the exact list is empty."""
+    shares = np.ones(len(exact))
+    for row, wanted in enumerate(exact):
+        wanted = wanted[wanted >= 0]
+        if len(wanted):
+            shares[row] = np.isin(wanted, found[row]).mean()
+    return shares
+
+
+def scored_nodes(tree: ItemTree, *, width: int, excluded: Ragged | None) -> npt.NDArray[np.float64]:
+    """Nodes that a search scores for each request, at most: (requests,), or (1,) where nothing is excluded.
+
+    The beam grows by what a request excludes, at most to twice its width, as the engine's does.
+    """
+    eligibility = Eligibility(tree, excluded_items=excluded)
+    requests = np.arange(1 if excluded is None else len(excluded[1]) - 1)
+    widths = width + np.minimum(np.broadcast_to(eligibility.num_excluded(requests), len(requests)), width)
+    counts = np.empty(len(requests))
+    for row, beam in enumerate(widths):
+        start = first_searched_level(tree, beam_width=int(beam))
+        sizes = tree.level_sizes[start:]
+        counts[row] = sizes[0] + np.minimum(sizes[1:], tree.branching * beam).sum()
+    return counts
+
+
+def _rows_of(lists: Ragged, first: int, end: int) -> Ragged:
+    flat, offsets = lists
+    return flat[offsets[first] : offsets[end]], offsets[first : end + 1] - offsets[first]

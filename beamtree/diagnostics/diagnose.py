@@ -1,0 +1,244 @@
+"""From a saved model and its log to all diagnostics: here the measures meet."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.artefact import Artefact
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.split import Split
+from beamtree.diagnostics.averages import Average, average_over_histories
+from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users
+from beamtree.diagnostics.bound import BoundTerms, Constants, bound_terms, measure_norms
+from beamtree.diagnostics.estimators import NamedEstimator
+from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
+from beamtree.diagnostics.label_changes import LabelChanges, Rule, measure_label_changes, rectified_labels, softmax
+from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
+from beamtree.diagnostics.node_scores import scorer_of
+from beamtree.diagnostics.report import Diagnostics, LevelReport, Subject
+from beamtree.diagnostics.rounds import read_training
+from beamtree.diagnostics.training_loss import training_loss
+from beamtree.errors import DataError
+from beamtree.evaluation.protocol import describe_protocol, split_dataset
+from beamtree.recommender import DeepTreeRetriever
+from beamtree.training.instances import TrainingInstances
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being measured, how much of it is done, and how much there is."""
+
+TRAINING_INSTANCES = 200
+"""Training instances whose loss stands for the empirical loss of the bound."""
+
+ASSUMED_ERROR = 1e-4
+"""The error of the estimator's probabilities that the bound's second term is computed for; the true one is unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examined:
+    """A model, the log that it was fitted on, and the held-out users who are asked."""
+
+    artefact: Artefact
+    dataset: Dataset
+    split: Split
+    asked: AskedUsers
+    seed: int
+
+
+def examine(
+    model: DeepTreeRetriever, interactions: InteractionLog, *, users: int, group: Group | None, seed: int
+) -> Examined:
+    """Find the model's held-out users in its log again.
+
+    DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
+    is held out.
+    """
+    artefact = model.retriever.artefact
+    dataset = model.prepare(interactions)
+    if dataset.fingerprint != artefact.data_fingerprint:
+        raise DataError(_difference(artefact, dataset))
+    split = split_dataset(dataset, config=artefact.config)
+    return Examined(artefact, dataset, split, ask_users(dataset, split, group=group, count=users, seed=seed), seed)
+
+
+def diagnose(examined: Examined, estimator: NamedEstimator, *, progress: Progress = lambda *_: None) -> Diagnostics:
+    """Measure everything; the same seed gives the same numbers."""
+    artefact, asked = examined.artefact, examined.asked
+    tree, config = artefact.tree, artefact.config
+    plan = LevelPlan.of(tree, config=config)
+    measures = _measure_histories(examined, plan, progress=progress)
+    levels = tuple(_level_report(level, measures, plan=plan, asked=asked) for level in range(1, tree.height + 1))
+    searches = (1 + len(beam_widths(tree))) * num_scanned_users(tree, users=len(asked.users))
+    beams = compare_beams(
+        artefact, examined.dataset, asked.users, advance=_counter(progress, "beam search and exact scan", searches)
+    )
+    labels = measure_label_changes(
+        estimator.estimator,
+        asked,
+        name=estimator.name,
+        tree=tree,
+        rule=_rule(config),
+        seed=examined.seed,
+        advance=_counter(progress, "rectified labels", len(asked)),
+    )
+    largest_score = max(measure.largest_score for measure in measures)
+    progress("generalisation bound", 0, 1)
+    bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
+    progress("generalisation bound", 1, 1)
+    return Diagnostics(
+        subject=_subject(examined, plan),
+        levels=levels,
+        sampling_start=plan.start,
+        beams=beams,
+        labels=labels,
+        bound=bound,
+        training=read_training(artefact.training),
+    )
+
+
+def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progress) -> list[LevelMeasures]:
+    scorer_of_history = scorer_of(examined.artefact)
+    histories = examined.asked.histories(examined.artefact.config.model.history_length)
+    generator = np.random.default_rng(examined.seed)
+    advance = _counter(progress, "levels of the tree", len(histories))
+    measures = []
+    for history, target in zip(histories, examined.asked.targets, strict=True):
+        measures.append(measure_levels(scorer_of_history(history), target=int(target), plan=plan, generator=generator))
+        advance(1)
+    return measures
+
+
+def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan, asked: AskedUsers) -> LevelReport:
+    def share(name: str) -> Average | None:
+        values = np.array([getattr(measure, name)[level - 1] for measure in measures])
+        return average_over_histories(values, asked.user_row)
+
+    def always(name: str) -> Average:
+        found = share(name)
+        assert found is not None, name
+        return found
+
+    num_nodes = len(plan.occupied.nodes[level])
+    return LevelReport(
+        level=level,
+        nodes=num_nodes,
+        exact=level <= plan.exact_depth,
+        taken_whole=bool(plan.taken_whole[level - 1]),
+        chance=float(np.log(num_nodes)),
+        loss=always("loss"),
+        uniform=always("uniform"),
+        from_root=always("from_root"),
+        from_level=always("from_level"),
+        child_violations=share("child_violations"),
+        leaf_violations=share("leaf_violations"),
+        path_violations=share("path_violations"),
+        lost_paths=share("lost_paths"),
+    )
+
+
+def _bound(
+    examined: Examined,
+    estimator: NamedEstimator,
+    *,
+    plan: LevelPlan,
+    levels: tuple[LevelReport, ...],
+    labels: LabelChanges,
+    largest_score: float,
+) -> BoundTerms:
+    artefact, config = examined.artefact, examined.artefact.config
+    instances = TrainingInstances(
+        examined.dataset.sequences,
+        examined.split.train,
+        first_target=examined.split.first_target,
+        history_length=max(config.model.history_length, estimator.estimator.history_length),
+    )
+    generator = np.random.default_rng(examined.seed)
+    batch = instances.batch(np.sort(generator.integers(len(instances), size=TRAINING_INSTANCES)))
+    is_rectified = config.training.method == "dtr-t-rl"
+    rectified: npt.NDArray[np.bool_] | None = None
+    if is_rectified:
+        probabilities = softmax(estimator.estimator.scores(batch.histories[:, -estimator.estimator.history_length :]))
+        rectified = rectified_labels(probabilities, batch.targets, tree=plan.tree, rule=_rule(config))
+    loss = training_loss(
+        scorer_of(artefact),
+        batch.histories[:, -config.model.history_length :],
+        batch.targets,
+        plan=plan,
+        method=config.training.method,
+        labels=rectified,
+        generator=generator,
+    )
+    sampler = "uniform" if config.training.method == "dtr-u" else "from_level"
+    discrepancy = next(change for change in labels.changes if change.threshold == ASSUMED_ERROR).changed_per_target
+    constants = Constants(
+        instances=len(instances),
+        empirical_loss=loss.mean,
+        divergence=sum(getattr(level, sampler).mean for level in levels if not level.taken_whole),
+        label_discrepancy=discrepancy.mean if is_rectified else None,
+        assumed_error=ASSUMED_ERROR,
+        largest_score=largest_score,
+    )
+    return bound_terms(measure_norms(artefact.weights, settings=config.model), constants, tree=plan.tree)
+
+
+def _subject(examined: Examined, plan: LevelPlan) -> Subject:
+    artefact, asked, config = examined.artefact, examined.asked, examined.artefact.config
+    return Subject(
+        model=artefact.version,
+        method=config.training.method,
+        negatives=config.training.negatives,
+        items=plan.tree.num_items,
+        branching=plan.tree.branching,
+        height=plan.tree.height,
+        nodes=plan.tree.num_nodes,
+        beam_width=config.retrieval.beam_width,
+        group=asked.group,
+        users=len(asked.users),
+        available_users=asked.available,
+        histories=len(asked),
+        seed=examined.seed,
+        split=examined.split.description,
+        protocol=describe_protocol(config),
+        exact_nodes=plan.exact_nodes,
+        draws=plan.draws,
+    )
+
+
+def _rule(config: Config) -> Rule:
+    """Which labels training with these settings counts; normalising them changes their size, not where they are."""
+    return "child" if config.training.rectification == "child" else "subtree"
+
+
+def _difference(artefact: Artefact, dataset: Dataset) -> str:
+    """In what the log differs from the one that the model was fitted on."""
+    known = int((artefact.items.encode(dataset.items.ids) >= 0).sum()) if _same_type(artefact, dataset) else 0
+    theirs, ours = len(dataset.items), len(artefact.items)
+    remedy = "Give the log that the model was fitted on, with the same filters, or fit a model on this one."
+    if known < max(theirs, ours):
+        return (
+            f"This log does not match the model: of its {theirs:,} items the model knows {known:,}, and the model was "
+            f"fitted on {ours:,}. {remedy}"
+        )
+    return (
+        "This log has the model's items but other interactions, so the users that were held out cannot be found again. "
+        f"{remedy}"
+    )
+
+
+def _same_type(artefact: Artefact, dataset: Dataset) -> bool:
+    return artefact.items.ids.dtype == dataset.items.ids.dtype
+
+
+def _counter(progress: Progress, stage: str, total: int) -> Callable[[int], None]:
+    """A function that is told of steps, and passes on how many there were so far."""
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        progress(stage, done, total)
+
+    return advance

@@ -1,0 +1,60 @@
+"""The few numbers to look at first, for the top of the page and for the terminal."""
+
+from dataclasses import dataclass
+
+from beamtree.diagnostics.averages import Average
+from beamtree.diagnostics.beams import BeamResult
+from beamtree.diagnostics.report import Diagnostics
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number, what it is, and a remark to judge it by."""
+
+    name: str
+    value: str
+    remark: str
+
+
+def headlines(diagnostics: Diagnostics) -> list[Headline]:
+    """From the loss to the bound, each in one line."""
+    subject, leaves = diagnostics.subject, diagnostics.levels[-1]
+    beam = result_at(diagnostics, subject.beam_width)
+    lines = [
+        Headline(f"F@20 at beam {beam.width}", f"{beam.f.mean:.4f}", f"exact scan {diagnostics.beams.scan_f.mean:.4f}"),
+        Headline("exact top 20 found", percent(beam.overlap), f"at beam {beam.width}"),
+        Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"),
+        Headline(
+            "KL on the leaves", f"{leaves.from_level.mean:.2f} nats", f"top-down; uniform {leaves.uniform.mean:.2f}"
+        ),
+    ]
+    worst = worst_heap_level(diagnostics)
+    if worst is not None:
+        level, share = worst
+        lines.append(Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst"))
+    change = next(change for change in diagnostics.labels.changes if change.threshold == 1e-4)
+    lines.append(
+        Headline("labels that flip", percent(change.changed), f"at errors of 1e-4, by {diagnostics.labels.estimator}")
+    )
+    return lines
+
+
+def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:
+    """The measured beam nearest to a width."""
+    return min(diagnostics.beams.results, key=lambda result: abs(result.width - width))
+
+
+def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:
+    """The level with most violations on the way to the top leaves, or against the best child where that is unknown."""
+    shares = [
+        (level.level, level.path_violations or level.child_violations)
+        for level in diagnostics.levels
+        if level.child_violations is not None
+    ]
+    known = [(level, share) for level, share in shares if share is not None]
+    return max(known, key=lambda entry: entry[1].mean, default=None)
+
+
+def percent(value: Average) -> str:
+    """A share as a percentage with one digit."""
+    return f"{value.mean:.1%}"

@@ -1,0 +1,75 @@
+"""Whom the diagnostics ask: a seeded sample of held-out users, and a few of the items that each of them met next."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.data.dataset import Dataset
+from beamtree.data.sequences import Sequences, cut_histories
+from beamtree.data.split import HeldOut, Split
+from beamtree.errors import DataError, InputError
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+Group = Literal["validation", "test"]
+
+TARGETS_PER_USER = 3
+
+
+@dataclass(frozen=True, eq=False)
+class AskedUsers:
+    """Held-out users and, for each, up to three held-out items spread over what they did later.
+
+    A target's history is everything before it, items after the split included. user_row: (targets,), the row of the
+    user in `users`; position: (targets,), where the target stands in the flat sequences.
+    """
+
+    group: Group
+    users: HeldOut
+    available: int
+    sequences: Sequences
+    user_row: Int64Array = field(init=False)
+    position: Int64Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        lengths = self.users.label_end - self.users.label_start
+        counts = np.minimum(lengths, TARGETS_PER_USER)
+        user_row = np.repeat(np.arange(len(self.users)), counts)
+        number = np.arange(len(user_row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        object.__setattr__(self, "user_row", user_row)
+        object.__setattr__(
+            self, "position", self.users.label_start[user_row] + number * lengths[user_row] // counts[user_row]
+        )
+
+    def __len__(self) -> int:
+        return len(self.user_row)
+
+    @property
+    def targets(self) -> Int32Array:
+        """The items that came next, (targets,)."""
+        return self.sequences.items[self.position]
+
+    def histories(self, length: int) -> Int32Array:
+        """What came before each target, (targets, length), oldest first, -1 in front."""
+        starts = self.users.history_start[self.user_row]
+        return cut_histories(self.sequences.items, starts=starts, ends=self.position, length=length)
+
+
+def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> AskedUsers:
+    """A sample of held-out users: the validation ones, or the test ones where those are asked or there are no others.
+
+    DataError where nobody is held out.
+    """
+    if count < 1:
+        raise InputError(f"--users takes a number of at least 1, got {count}.")
+    chosen: Group = group or ("validation" if len(split.validation) else "test")
+    users = split.validation if chosen == "validation" else split.test
+    if len(users) == 0:
+        raise DataError(
+            f"Expected held-out {chosen} users, but there are none: {split.description}. Fit with --holdout users, "
+            "last or time, and look into that model."
+        )
+    sample = np.sort(np.random.default_rng(seed).permutation(len(users))[:count])
+    return AskedUsers(chosen, users.take(sample), len(users), dataset.sequences)

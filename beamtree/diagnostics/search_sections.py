@@ -1,0 +1,210 @@
+"""What the levels of the tree are worth to a search: loss, beams, max-heap, sampling, in words."""
+
+from beamtree.diagnostics.headlines import percent, result_at, worst_heap_level
+from beamtree.diagnostics.plots import plot_beams, plot_heap, plot_loss, plot_sampling
+from beamtree.diagnostics.report import Diagnostics
+from beamtree.diagnostics.section import Section, Table, cell, estimated, share_cell
+
+
+def loss_section(diagnostics: Diagnostics) -> Section:
+    """Loss by level beside that of guessing."""
+    levels = diagnostics.levels
+    gained = [1 - level.loss.mean / level.chance if level.chance else 0.0 for level in levels]
+    weakest = min(range(len(levels)), key=lambda place: gained[place])
+    return Section(
+        key="loss",
+        title="Loss, level by level",
+        meaning="How well each level of the tree predicts where the next item is: a level at the height of the grey "
+        "bar "
+        "guesses, and beam search cannot be better than the levels it passes through.",
+        reading=f"The leaves stand at {levels[-1].loss.mean:.2f} nats where guessing costs {levels[-1].chance:.2f}. "
+        f"Level {levels[weakest].level} has gained least: {gained[weakest]:.0%} below guessing.",
+        plot=plot_loss(diagnostics),
+        tables=(
+            Table(
+                ("level", "nodes", "loss", "guessing", "gained"),
+                tuple(
+                    (str(level.level), f"{level.nodes:,}", cell(level.loss), f"{level.chance:.3f}", f"{gain:.1%}")
+                    for level, gain in zip(levels, gained, strict=True)
+                ),
+            ),
+        ),
+        definition="Full softmax cross-entropy, in nats, of the ancestor of a held-out next item among all nodes of "
+        "the "
+        "level that have an item below them; ± is the standard error over users." + estimated(diagnostics),
+        remedy="Near guessing everywhere: train longer, or check the learning rate. Good above, poor on the leaves: "
+        "more "
+        "negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
+        "(dtr-t-rl) upper levels "
+        "are meant to rank the best item below, not to predict the next one, so their loss may stay high.",
+    )
+
+
+def beams_section(diagnostics: Diagnostics) -> Section:
+    """Beam search against an exact scan."""
+    beams = diagnostics.beams
+    enough = next(
+        (
+            result
+            for result in beams.results
+            if result.lost_f.mean <= max(result.lost_f.standard_error or 0.0, 0.01 * beams.scan_f.mean)
+        ),
+        beams.results[-1],
+    )
+    own = result_at(diagnostics, diagnostics.subject.beam_width)
+    return Section(
+        key="beams",
+        title="Beam search against an exact scan",
+        meaning="What the search loses by not scoring every item: the overlap says how often it finds the model's own "
+        "top 20, the lost F@20 whether people would notice.",
+        reading=f"At a beam of {own.width} the search finds {percent(own.overlap)} of the exact top 20 and F@20 is "
+        f"{own.f.mean:.4f} against {beams.scan_f.mean:.4f} by the scan. A beam of {enough.width} is enough: from "
+        "there on the lost "
+        "F@20 is within its standard error or 1 % of the scan's.",
+        plot=plot_beams(beams),
+        tables=(
+            Table(
+                ("beam", "overlap at 20", "F@20", "lost F@20", "nodes scored"),
+                tuple(
+                    (
+                        str(result.width),
+                        cell(result.overlap),
+                        cell(result.f, digits=4),
+                        cell(result.lost_f, digits=4),
+                        f"{result.scored_nodes:,.0f}",
+                    )
+                    for result in beams.results
+                ),
+            ),
+        ),
+        definition=f"{beams.users:,} users, k = 20, {diagnostics.subject.protocol}. Lost F@20 = that of the exact "
+        "scan minus that "
+        "of the beam; below 0 the beam is the better one. A beam grows by the items that a request excludes, at most "
+        "to twice its "
+        f"width, here as in service. Nodes scored: on average and at most; the scan scores {beams.num_leaves:,}. The "
+        "grey line is "
+        "the model's own width.",
+        remedy="Low overlap but nothing lost: leave it, the tree leaves out what the leaves overrate. F@20 lost: "
+        "widen the beam "
+        "(retrieval.beam_width, --beam), and look at the max-heap section for the level that drops the right nodes.",
+    )
+
+
+def heap_section(diagnostics: Diagnostics) -> Section:
+    """Sibling pairs that contradict what is below them."""
+    worst = worst_heap_level(diagnostics)
+    levels = diagnostics.levels[:-1]
+    lost = [(level.level, level.lost_paths.mean) for level in levels if level.lost_paths is not None]
+    reading = "The tree has a single level: nothing can contradict."
+    if worst is not None:
+        reading = (
+            f"Most contradictions on the way to the top 20: level {worst[0]}, {percent(worst[1])} of sibling pairs."
+        )
+    if lost:
+        level, share = max(lost, key=lambda entry: entry[1])
+        reading += (
+            f" With a beam of {diagnostics.subject.beam_width}, level {level} drops most: {share:.1%} of the top 20 "
+            "leaves "
+            "have an ancestor there that ranks outside the beam."
+        )
+    return Section(
+        key="heap",
+        title="Max-heap violations",
+        meaning="Beam search trusts that a node ranks as high as the best item below it; this is how often the model "
+        "breaks that promise.",
+        reading=reading,
+        plot=plot_heap(diagnostics),
+        tables=(
+            Table(
+                (
+                    "level",
+                    "nodes",
+                    "against best child",
+                    "against best leaf",
+                    "on the way to the top 20",
+                    "outside the beam",
+                ),
+                tuple(
+                    (
+                        str(level.level),
+                        f"{level.nodes:,}",
+                        share_cell(level.child_violations),
+                        share_cell(level.leaf_violations),
+                        share_cell(level.path_violations),
+                        share_cell(level.lost_paths),
+                    )
+                    for level in levels
+                ),
+            ),
+        ),
+        definition="Scores of different levels are not comparable, since each level is a softmax of its own; orders "
+        "are. A pair of "
+        "siblings is a violation where their own scores order them one way and the best score below them the other "
+        "way: the best "
+        "among their children, or among all leaves below. 50 % is what a coin gives. On the way to the top 20: only "
+        "siblings whose "
+        "parent is an ancestor of one of the 20 best leaves of an exact scan. Outside the beam: the share of these "
+        "leaves whose "
+        "ancestor is not among the best nodes of its level, as many as the beam is wide. The leaves have nothing "
+        "below them." + estimated(diagnostics),
+        remedy="Rectified labels (--method dtr-t-rl) train for this very property. More rounds (--rounds 3) put items "
+        "under the "
+        "parents that their users prefer. A wider beam forgives contradictions; widen it until the last column is "
+        "near 0.",
+    )
+
+
+def sampling_section(diagnostics: Diagnostics) -> Section:
+    """KL(Q || P) of the samplers by level."""
+    subject, leaves = diagnostics.subject, diagnostics.levels[-1]
+    used = "uniform" if subject.method == "dtr-u" else f"top-down from level {diagnostics.sampling_start}"
+    if diagnostics.sampling_start > subject.height:
+        reading = f"Every level has at most {subject.negatives + 1} nodes, so training scores all of them and samples "
+        "nothing."
+    else:
+        reading = (
+            f"This model was trained with {subject.method}, {used}. On the leaves uniform sampling is "
+            f"{leaves.uniform.mean:.2f} nats "
+            f"from the softmax and top-down {leaves.from_level.mean:.2f}."
+        )
+    return Section(
+        key="sampling",
+        title="How close negatives are to the softmax",
+        meaning="Training compares the right node with a few sampled ones: the further the sampler is from what the "
+        "model "
+        "itself expects (KL, 0 is perfect), the more its gradient differs from that of the full softmax.",
+        reading=reading,
+        plot=plot_sampling(diagnostics),
+        tables=(
+            Table(
+                (
+                    "level",
+                    "nodes",
+                    "uniform",
+                    "top-down from the root",
+                    f"from level {diagnostics.sampling_start}",
+                    "in training",
+                ),
+                tuple(
+                    (
+                        str(level.level),
+                        f"{level.nodes:,}",
+                        cell(level.uniform),
+                        cell(level.from_root),
+                        cell(level.from_level),
+                        "whole" if level.taken_whole else "sampled",
+                    )
+                    for level in diagnostics.levels
+                ),
+            ),
+        ),
+        definition="KL(Q||P) in nats, averaged over histories. P: softmax of the model's scores over the level's "
+        "nodes. Q: uniform over "
+        "them, or top-down, the product along a node's path of the softmaxes over siblings. Training starts top-down "
+        "paths from the "
+        f"exact softmax of the first level with more than {subject.negatives + 1} nodes; smaller levels are taken "
+        "whole and cost nothing." + estimated(diagnostics),
+        remedy="Uniform far above top-down: --method dtr-t, or more negatives. Top-down large too, and growing with "
+        "depth: parents do not "
+        "sum up their children yet; train longer or relearn the tree (--rounds 3).",
+    )

@@ -1,0 +1,64 @@
+"""A section of the page as plain text and tables, and numbers as table cells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from beamtree.diagnostics.averages import Average
+from beamtree.diagnostics.headlines import percent
+from beamtree.diagnostics.report import Diagnostics
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text; columns after the first are numbers."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One diagnostic on the page. definition: how exactly its numbers are computed."""
+
+    key: str
+    title: str
+    meaning: str
+    reading: str
+    plot: str
+    tables: tuple[Table, ...]
+    definition: str
+    remedy: str
+
+
+def estimated(diagnostics: Diagnostics) -> str:
+    """A sentence on the levels that were not scored whole; nothing where all were."""
+    rough = [level.level for level in diagnostics.levels if not level.exact]
+    if not rough:
+        return ""
+    return (
+        f" Levels {_range(rough)} are too large to score whole (more than {diagnostics.subject.exact_nodes:,} nodes): "
+        "their numbers are "
+        f"estimated from {diagnostics.subject.draws} nodes of each kind per history, drawn down the tree and at random."
+    )
+
+
+def _range(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def cell(value: Average, *, digits: int = 3) -> str:
+    """A mean and its standard error."""
+    error = "" if value.standard_error is None else f" ± {value.standard_error:.{digits}f}"
+    return f"{value.mean:.{digits}f}{error}"
+
+
+def share_cell(value: Average | None) -> str:
+    """A share and its standard error in percent; a dash where there is none."""
+    if value is None:
+        return "-"
+    return percent(value) + ("" if value.standard_error is None else f" ± {value.standard_error:.1%}")
+
+
+def optional_cell(value: float | None, form: str) -> str:
+    """A number in the given form; a dash where there is none."""
+    return "-" if value is None else form.format(value)

@@ -70,8 +70,9 @@ class _PageFiles(StaticFiles):
         return await super().get_response(path, scope)
 
     def file_response(self, *arguments: Any, **named: Any) -> Response:
-        """A file, with the rule for the browser."""
+        """A file, with rules for the browser: load nothing from elsewhere, ask each time whether it has changed."""
         response = super().file_response(*arguments, **named)
+        response.headers["Cache-Control"] = "no-cache"
         response.headers["Content-Security-Policy"] = PAGE_POLICY
         return response
 

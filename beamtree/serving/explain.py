@@ -18,6 +18,9 @@ Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
 
+SHOWN_DROPPED = 1000
+
+
 @dataclass(frozen=True)
 class SeenLevel:
     """All nodes that were scored on one level, best first, and how many of them the search kept."""
@@ -85,6 +88,7 @@ def explain_search(
 
 
 def _level(tree: ItemTree, seen: SeenLevel) -> dict[str, Any]:
+    dropped = slice(seen.kept, seen.kept + SHOWN_DROPPED)
     return {
         "level": seen.level,
         "size": int(tree.level_sizes[seen.level]),
@@ -93,6 +97,8 @@ def _level(tree: ItemTree, seen: SeenLevel) -> dict[str, Any]:
         "cutoff": seen.cutoff,
         "nodes": seen.nodes[: seen.kept].tolist(),
         "scores": seen.scores[: seen.kept].tolist(),
+        "dropped": seen.nodes[dropped].tolist(),
+        "dropped_scores": seen.scores[dropped].tolist(),
     }
 
 

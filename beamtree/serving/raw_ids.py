@@ -54,6 +54,14 @@ class RawIds:
             return found
         return [self._texts[index] for index in dense.tolist()]
 
+    def find(self, texts: Sequence[str]) -> tuple[Int32Array, list[str]]:
+        """Dense ids of texts from an address, in their order, and those texts that name nothing known."""
+        parsed = [self.parse(text) for text in texts]
+        dense = self.encode([raw for raw in parsed if raw is not None])
+        places = iter(dense.tolist())
+        is_known = [raw is not None and next(places) >= 0 for raw in parsed]
+        return dense[dense >= 0], [text for text, known in zip(texts, is_known, strict=True) if not known]
+
     def parse(self, text: str) -> Id | None:
         """The id that a text in an address means; None where it cannot be one."""
         if not self.holds_integers:

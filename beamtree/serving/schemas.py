@@ -163,6 +163,8 @@ class BeamLevel(BaseModel):
     cutoff: float | None = Field(description="score of the last node that was kept")
     nodes: list[int] = Field(description="the kept nodes, best first; on the last level the leaves of the answer")
     scores: list[float] = Field(description="their scores")
+    dropped: list[int] = Field(description="the best of the nodes that were scored and not kept, at most 1,000")
+    dropped_scores: list[float] = Field(description="their scores")
 
 
 class BeamTrace(BaseModel):
@@ -226,11 +228,15 @@ class ItemAnswer(ItemRow):
 
 
 class ItemsAnswer(BaseModel):
-    """Found items: ids and titles that are the text, then those that begin with it, then those that hold it."""
+    """Found items: ids and titles that are the text, then those that begin with it, then those that hold it.
+
+    Items that were asked for by id come in the order of the ids.
+    """
 
     model_version: str
     matches: int = Field(description="how many items match in all")
     items: list[ItemRow]
+    unknown_ids: list[str] | None = Field(None, description="with id: those that the model does not know")
 
 
 class NearItem(ItemRow):

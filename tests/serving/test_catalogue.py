@@ -168,3 +168,19 @@ def test_a_vacant_leaf_is_never_explained() -> None:
     )
     assert sorted(explained.items.tolist()) == [0, 1, 2, 3, 4, 5]
     assert all(len(path) == 3 for path in explained.paths)
+
+
+def test_only_the_best_of_many_dropped_nodes_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = assemble(random_artefact(200))
+    history = np.array([-1, -1, -1, -1, -1, 0, 1], dtype=np.int32)
+
+    def dropped() -> list[list[int]]:
+        explained = explain_search(
+            model, history, k=2, beam_width=6, allowed_items=None, excluded_items=np.empty(0, dtype=np.int32)
+        )
+        return [level["dropped"] for level in explained.trace["levels"]]
+
+    everything = dropped()
+    assert max(map(len, everything)) > 3
+    monkeypatch.setattr("beamtree.serving.explain.SHOWN_DROPPED", 3)
+    assert dropped() == [nodes[:3] for nodes in everything]

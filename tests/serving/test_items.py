@@ -1,9 +1,13 @@
 """Items, the tree, the model: what GET answers."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from beamtree.artefact import Artefact
+from tests.serving.conftest import StartServer
+from tests.serving.models import save_model
 from tests.serving.server import Server
 
 
@@ -45,6 +49,29 @@ def test_search_tells_how_many_match_and_returns_the_asked_columns(server: Serve
     answer = server.get("/v1/items?search=title&limit=2&column=year&column=title").json
     assert answer["matches"] == 60
     assert [item["columns"].keys() for item in answer["items"]] == [{"year", "title"}] * 2
+
+
+def test_several_items_are_looked_up_by_id_in_the_order_asked(server: Server) -> None:
+    answer = server.get("/v1/items?id=131&id=999&id=107&id=x&id=107&column=title").json
+    assert [(item["item_id"], item["columns"]) for item in answer["items"]] == [
+        (131, {"title": "Title 31"}),
+        (107, {"title": "Title 7"}),
+        (107, {"title": "Title 7"}),
+    ]
+    assert (answer["matches"], answer["unknown_ids"]) == (3, ["999", "x"])
+    nothing = server.get("/v1/items?id=x").json
+    assert (nothing["items"], nothing["unknown_ids"]) == ([], ["x"])
+    assert "unknown_ids" not in server.get("/v1/items?search=31").json
+    assert len(server.get(f"/v1/items?{'&'.join(['id=107'] * 100)}").json["items"]) == 100
+    assert server.get(f"/v1/items?{'&'.join(['id=107'] * 101)}").status == 422
+    assert server.get("/v1/items?id=107&search=Title").status == 422
+
+
+def test_items_with_texts_for_ids_are_looked_up_too(start: StartServer, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", 60, text_ids=True)
+    answer = start(tmp_path / "model").get("/v1/items?id=i%2F131&id=131&id=").json
+    assert [item["item_id"] for item in answer["items"]] == ["i/131"]
+    assert answer["unknown_ids"] == ["131", ""]
 
 
 def test_similar_items_by_tree_share_the_deepest_nodes(server: Server, artefact: Artefact) -> None:
@@ -145,3 +172,13 @@ def test_the_page_is_served_and_may_load_nothing_from_elsewhere(server: Server) 
     assert server.get("/page.js").status == 200
     for outside in ("/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/page/../../app.py", "//etc/passwd"):
         assert server.get(outside).status == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js"])
+def test_a_browser_asks_again_and_gets_the_file_only_when_it_has_changed(server: Server, path: str) -> None:
+    first = server.get(path)
+    assert first.headers["cache-control"] == "no-cache"
+    again = server.get(path, **{"If-None-Match": first.headers["etag"]})
+    assert (again.status, again.body) == (304, b"")
+    assert (again.headers["etag"], again.headers["cache-control"]) == (first.headers["etag"], "no-cache")
+    assert server.get(path, **{"If-None-Match": '"another"'}).body == first.body

@@ -195,6 +195,8 @@ def test_an_explanation_shows_the_beam_and_every_path(server: Server, artefact: 
     scores = score_nodes(4, np.arange(16))
     assert (first["size"], first["scored"], first["kept"]) == (16, 16, width)
     assert first["nodes"] == np.argsort(-scores, kind="stable")[:width].tolist()
+    assert first["dropped"] == np.argsort(-scores, kind="stable")[width:].tolist()
+    assert first["dropped_scores"] == pytest.approx(np.sort(scores)[::-1][width:].tolist(), rel=1e-5)
     assert first["cutoff"] == pytest.approx(np.sort(scores)[-width], rel=1e-5)
     assert beam["levels"][-1]["nodes"] == [tree.leaf_of_item[item - 100] for item in ids(result)]
     for item in result["items"]:
@@ -220,7 +222,7 @@ def test_an_explanation_of_a_search_that_scores_everything(server: Server) -> No
     result = server.recommend(history=HISTORY, k=2, explain=True, allow={"ids": [120, 121, 122]})
     assert result["beam"]["exact"] is True
     [level] = result["beam"]["levels"]
-    assert (level["level"], level["scored"], level["kept"]) == (6, 3, 2)
+    assert (level["level"], level["scored"], level["kept"], len(level["dropped"])) == (6, 3, 2, 1)
     nothing = server.recommend(history=HISTORY, k=2, explain=True, allow={"ids": []})
     assert nothing["items"] == []
     assert nothing["beam"]["levels"][0]["cutoff"] is None

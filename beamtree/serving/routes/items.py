@@ -27,15 +27,23 @@ def item_routes(service: Service) -> APIRouter:
         "/v1/items",
         response_model=ItemsAnswer,
         responses=QUERY_ERRORS,
-        summary="Find items by id or title",
+        summary="Find items by a text in id or title, or look up several by their ids",
     )
     async def find_items(
         search: Annotated[str, Query(max_length=200, description="empty: the most popular items")] = "",
-        limit: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 20,
+        limit: Annotated[int, Query(ge=1, le=MOST_FOUND, description="the most that a search returns")] = 20,
+        ids: Annotated[list[str] | None, Query(alias="id", max_length=MOST_FOUND, description="no search")] = None,
         column: Columns = None,
     ) -> Response:
         model = service.deployment.current
         columns = wanted_columns(model, column)
+        if ids is not None and search:
+            raise Refusal(422, "invalid_request", "Give either id or search, not both.")
+
+        def look_up(ids: list[str]) -> dict[str, Any]:
+            known, unknown = model.ids.find(ids)
+            items = model.catalogue.rows(known, columns)
+            return {"model_version": model.version, "matches": len(items), "items": items, "unknown_ids": unknown}
 
         def find() -> dict[str, Any]:
             found, matches = model.catalogue.find(search, limit=limit)
@@ -45,7 +53,7 @@ def item_routes(service: Service) -> APIRouter:
                 "items": model.catalogue.rows(found, columns),
             }
 
-        return json_response(await service.look_up(find))
+        return json_response(await service.look_up(find if ids is None else lambda: look_up(ids)))
 
     @router.get(
         "/v1/items/{item_id:path}/similar",

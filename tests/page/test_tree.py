@@ -45,6 +45,18 @@ def test_what_was_kept_dropped_and_recommended_is_drawn(site: Server, visit: Vis
         expect(page.locator("#tree")).to_contain_text(f"kept {level['kept']} of {level['scored']}")
 
 
+def test_under_a_filter_only_what_the_beam_looked_at_is_drawn_as_dropped(site: Server, visit: Visit) -> None:
+    page = visit(site, fragment=f"{FRAGMENT}&column=category&value=War")
+    allow = {"where": [{"column": "category", "one_of": ["War"]}]}
+    beam = site.recommend(history=HISTORY, k=10, beam=20, allow=allow, explain=True)["beam"]
+    height = site.get("/v1/model").json["tree"]["height"]
+    searched = [level for level in beam["levels"] if level["level"] < height]
+    above, last = searched[-2:]
+    children = {child for node in above["nodes"] for child in (2 * node, 2 * node + 1)}
+    assert children > {*last["nodes"], *last["dropped"]}, "some branches have no war below"
+    assert marks(page, "dropped") == {f"{level['level']}/{node}" for level in searched for node in level["dropped"]}
+
+
 def test_pointing_at_a_recommendation_shows_its_way(site: Server, visit: Visit) -> None:
     page = visit(site, fragment=FRAGMENT)
     answer = explained(site)

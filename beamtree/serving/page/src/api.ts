@@ -32,6 +32,9 @@ export interface BeamLevel {
   kept: number;
   nodes: number[];
   scores: number[];
+  /** The best of those that were scored and not kept; not all where they are very many. */
+  dropped: number[];
+  dropped_scores: number[];
 }
 
 export interface Beam {
@@ -160,6 +163,8 @@ function refused(response: Response, answer: unknown): Failure {
   return new Failure(`The server did not accept this: ${said}`, response.status);
 }
 
+const IDS_AT_A_TIME = 100;
+
 export class Server {
   private model: Model | null = null;
 
@@ -180,8 +185,19 @@ export class Server {
     return call(`v1/items?${query}`, signal ? { signal } : {});
   }
 
-  item(id: ItemId): Promise<Item> {
-    return call(`v1/items/${encodeURIComponent(id)}`, {});
+  /** The items with these ids, in their order; null for what the model does not know. */
+  async lookUp(ids: ItemId[]): Promise<(Item | null)[]> {
+    const found: (Item | null)[] = [];
+    for (let first = 0; first < ids.length; first += IDS_AT_A_TIME) {
+      const some = ids.slice(first, first + IDS_AT_A_TIME);
+      const query = new URLSearchParams(some.map((id) => ["id", id]));
+      for (const column of this.shownColumns) query.append("column", column);
+      const answer = await call<{ items: Item[]; unknown_ids: string[] }>(`v1/items?${query}`, {});
+      const unknown = new Set(answer.unknown_ids);
+      const known = answer.items.values();
+      found.push(...some.map((id) => (unknown.has(id) ? null : (known.next().value ?? null))));
+    }
+    return found;
   }
 
   node(place: NodeName, signal: AbortSignal): Promise<NodeAnswer> {

@@ -14,14 +14,6 @@ export function parentOf(tree: TreeFacts, { level, node }: NodeName): NodeName {
   return { level: above, node: Math.floor((node * tree.level_sizes[above]!) / tree.leaves) };
 }
 
-export function childrenOf(tree: TreeFacts, place: NodeName): NodeName[] {
-  const below = place.level + 1;
-  if (below > tree.height) return [];
-  const [first, end] =
-    below === tree.height ? leafRange(tree, place) : [place.node * tree.branching, (place.node + 1) * tree.branching];
-  return Array.from({ length: end - first }, (_, index) => ({ level: below, node: first + index }));
-}
-
 /** From the root's child down to the node itself. */
 export function wayTo(tree: TreeFacts, place: NodeName): NodeName[] {
   const way: NodeName[] = [];

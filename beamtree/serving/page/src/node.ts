@@ -12,7 +12,7 @@ import {
   nameOf,
 } from "./api";
 import { button, find, html } from "./dom";
-import type { Fate } from "./walk";
+import { type Fate, placeOf } from "./walk";
 import { count, percent, plural, score } from "./words";
 
 /** Of more than MANY items below, the FEW most popular are shown. */
@@ -128,7 +128,7 @@ export class NodePanel {
       case "kept":
         return `Kept by the beam: place ${fate.rank} of ${count(fate.scored)}, score ${score(fate.score ?? 0)}.`;
       case "dropped":
-        return "The beam looked at it and dropped it.";
+        return `The beam looked at it and dropped it${placeOf(fate)}.`;
       case "whole":
         return "Kept: the beam is wide enough to keep this whole level.";
       case "unseen":

@@ -7,7 +7,6 @@ import {
   type Question,
   type Recommendation,
   type RecommendedItem,
-  Failure,
   Server,
   nameOf,
 } from "./api";
@@ -111,17 +110,13 @@ class Page {
     this.beamSlider.max = String(this.steps.length - 1);
     this.beamSlider.value = String(this.steps.indexOf(wanted));
     this.examples = makeExamples((await this.server.findItems("", POPULAR)).items);
-    if (saved.history) this.history = await Promise.all(saved.history.map((id) => this.lookUp(id)));
+    if (saved.history) this.history = await this.lookUp(saved.history);
     else this.showExample();
   }
 
-  private async lookUp(id: ItemId): Promise<Liked> {
-    try {
-      return await this.server.item(id);
-    } catch (error) {
-      if (!(error instanceof Failure) || (error.status !== 404 && error.status !== 422)) throw error;
-      return { item_id: id, columns: {}, isUnknown: true };
-    }
+  private async lookUp(ids: ItemId[]): Promise<Liked[]> {
+    const found = await this.server.lookUp(ids);
+    return ids.map((id, index) => found[index] ?? { item_id: id, columns: {}, isUnknown: true });
   }
 
   private listen(): void {

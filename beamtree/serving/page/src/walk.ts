@@ -1,7 +1,7 @@
 // What the beam did: how each node fared, and what there is to draw on each level.
 
 import type { Beam, BeamLevel, NodeName, Recommendation, TreeFacts } from "./api";
-import { childrenOf, parentOf } from "./geometry";
+import { parentOf } from "./geometry";
 import { count, score } from "./words";
 
 /** How a node fared: on a level that was kept whole, kept by the beam, looked at and dropped, or never looked at. */
@@ -34,7 +34,7 @@ const UNSEEN: Fate = { kind: "unseen", rank: null, score: null, scored: 0 };
 export class Walk {
   readonly beam: Beam | null;
   readonly onTheWay = new Map<string, NodeName>();
-  private readonly kept = new Map<string, Fate>();
+  private readonly fates = new Map<string, Fate>();
   private readonly levels = new Map<number, BeamLevel>();
   private readonly firstLevel: number;
 
@@ -46,21 +46,33 @@ export class Walk {
     for (const item of answer.items) for (const step of item.path ?? []) this.onTheWay.set(key(step), step);
     for (const level of this.beam?.levels ?? []) {
       this.levels.set(level.level, level);
-      level.nodes.forEach((node, index) => {
-        const fate: Fate = { kind: "kept", rank: index + 1, score: level.scores[index] ?? null, scored: level.scored };
-        this.kept.set(key({ level: level.level, node }), fate);
-      });
+      this.note(level, "kept", level.nodes, level.scores, 1);
+      this.note(level, "dropped", level.dropped, level.dropped_scores, level.kept + 1);
     }
     this.firstLevel = this.beam?.levels[0]?.level ?? 0;
   }
 
+  private note(
+    { level, scored }: BeamLevel,
+    kind: "kept" | "dropped",
+    nodes: number[],
+    scores: number[],
+    firstRank: number,
+  ): void {
+    nodes.forEach((node, index) => {
+      this.fates.set(key({ level, node }), { kind, rank: firstRank + index, score: scores[index] ?? null, scored });
+    });
+  }
+
   fateOf(place: NodeName): Fate {
-    const known = this.kept.get(key(place));
+    const known = this.fates.get(key(place));
     if (known || !this.beam) return known ?? UNSEEN;
     const level = this.levels.get(place.level);
     if (!level) return this.beam.exact ? UNSEEN : { ...UNSEEN, kind: "whole" };
-    const wasReached = level.level === this.firstLevel || this.kept.has(key(parentOf(this.tree, place)));
-    return wasReached ? { ...UNSEEN, kind: "dropped", scored: level.scored } : UNSEEN;
+    const areAllListed = level.kept + level.dropped.length >= level.scored;
+    const wasReached =
+      level.level === this.firstLevel || this.fates.get(key(parentOf(this.tree, place)))?.kind === "kept";
+    return wasReached && !areAllListed ? { ...UNSEEN, kind: "dropped", scored: level.scored } : UNSEEN;
   }
 
   labelOf(place: NodeName): string {
@@ -71,7 +83,7 @@ export class Walk {
       case "kept":
         return `${where}: kept, place ${fate.rank} of ${count(fate.scored)} looked at, score ${score(fate.score ?? 0)}`;
       case "dropped":
-        return `${where}: looked at and dropped`;
+        return `${where}: looked at and dropped${placeOf(fate)}`;
       case "whole":
         return `${where}: kept, as all are on this level`;
       case "unseen":
@@ -88,20 +100,16 @@ export class Walk {
     const all = (nodes: number): NodeName[] => Array.from({ length: nodes }, (_, node) => ({ level, node }));
     const ways = level === 0 ? all(1) : [...this.onTheWay.values()].filter((step) => step.level === level);
     const kept = searched ? searched.nodes.map((node) => ({ level, node })) : drawnWhole ? all(size) : [];
-    const row = { level, ways, kept: isLeafLevel ? [] : kept, dropped: isLeafLevel ? [] : this.droppedOn(level) };
+    const dropped = (searched?.dropped ?? []).map((node) => ({ level, node }));
+    const row = { level, ways, kept: isLeafLevel ? [] : kept, dropped: isLeafLevel ? [] : dropped };
     if (level > 0 && !this.beam) return { ...row, figure: count(size), shortFigure: count(size) };
     if (level === 0 || (!searched && !isWhole)) return { ...row, figure: "", shortFigure: "" };
     const short = searched ? `${count(searched.kept)} of ${count(searched.scored)}` : `all ${count(size)}`;
     return { ...row, figure: `${isLeafLevel ? "best" : "kept"} ${short}`, shortFigure: short };
   }
+}
 
-  /** The children of what was kept on the level above, without those that were kept themselves. */
-  private droppedOn(level: number): NodeName[] {
-    if (!this.levels.has(level)) return [];
-    const above =
-      this.levels.get(level - 1)?.nodes ?? Array.from({ length: this.tree.level_sizes[level - 1]! }, (_, node) => node);
-    return above
-      .flatMap((node) => childrenOf(this.tree, { level: level - 1, node }))
-      .filter((place) => !this.kept.has(key(place)));
-  }
+/** Its place among all that were looked at on its level, where the server told. */
+export function placeOf({ rank, score: points, scored }: Fate): string {
+  return rank === null ? "" : `, place ${rank} of ${count(scored)}, score ${score(points ?? 0)}`;
 }

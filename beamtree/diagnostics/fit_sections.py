@@ -13,19 +13,19 @@ def training_section(diagnostics: Diagnostics) -> Section:
     reading = f"{len(training.rounds)} round{'s' if len(training.rounds) != 1 else ''} of training."
     if training.validations:
         best = max(training.validations, key=lambda validation: validation.f)
-        reading += f" Validation was best at step {best.step:,} with F@20 {best.f:.4f}, and ended at "
-        f"{training.validations[-1].f:.4f}."
+        last = training.validations[-1]
+        reading += f" Validation was best at step {best.step:,} with F@20 {best.f:.4f}, and ended at {last.f:.4f}."
     if relearned:
-        reading += f" After the last relearning {relearned[-1].moved_share:.0%} of the items had moved, round "
-        f"{training.best_round} was kept."
+        first, last_move = relearned[0].moved_share, relearned[-1].moved_share
+        reading += f" The first relearning moved {first:.0%} of the items, the last {last_move:.0%}."
+        reading += f" Round {training.best_round} was kept."
     else:
         reading += " The tree was never relearned, so no item moved."
     return Section(
         key="training",
         title="Rounds: validation, and items that moved",
         meaning="Model and tree are learned in turn: validation should rise and then settle, moves should become "
-        "fewer, and "
-        "each new placement should score higher than the old one.",
+        "fewer, and each new placement should score higher than the old one.",
         reading=reading,
         plot=plot_training(training),
         tables=(
@@ -45,12 +45,11 @@ def training_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition="As recorded while the model was fitted, on the validation users that each validation asks. Score: "
-        "log-likelihood of "
-        "the training targets' places, summed over the stages of the assignment; it compares before and after within "
-        "one round.",
+        "log-likelihood of the training targets' places, summed over the stages of the assignment; it compares before "
+        "and after within one round.",
         remedy="Validation falls while training goes on: fewer epochs, more weight decay. It still rises at the end: "
-        "more epochs. Nearly "
-        "all items move every round: the model has not settled before the tree changes; give each round more epochs.",
+        "more epochs. Nearly all items move every round: the model has not settled before the tree changes; give each "
+        "round more epochs.",
     )
 
 
@@ -68,13 +67,10 @@ def labels_section(diagnostics: Diagnostics) -> Section:
         key="labels",
         title="Rectified labels under wrong probabilities",
         meaning="Rectified labels rest on estimated probabilities; this is how many labels would change if these were "
-        "a "
-        "little wrong. It matters to training with dtr-t-rl only.",
+        "a little wrong. It matters to training with dtr-t-rl only.",
         reading=f"Probabilities by {who}. Errors up to {told.threshold:.0e} change {percent(told.changed)} of the "
-        "labels. A typical "
-        f"probability is 1 / items = {labels.mean_probability:.1e}, and the targets' median is "
-        f"{labels.median_target_probability:.1e}: "
-        "errors beyond that replace the estimate rather than disturb it.",
+        f"labels. A typical probability is 1 / items = {labels.mean_probability:.1e}, and the targets' median is "
+        f"{labels.median_target_probability:.1e}: errors beyond that replace the estimate rather than disturb it.",
         plot=plot_labels(labels),
         tables=(
             Table(
@@ -97,22 +93,18 @@ def labels_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition=f"{labels.targets:,} held-out targets, rule '{labels.rule}'. Every probability is shifted by noise "
-        "from N(0, 1) clipped to "
-        "± the threshold, negative ones become 0, and each row is normalised anew, as in the paper's appendix (which "
-        "perturbs interaction "
-        "counts instead of an estimator). A label is one target on one level, the leaves included.",
+        "from N(0, 1) clipped to ± the threshold, negative ones become 0, and each row is normalised anew, as in the "
+        "paper's appendix (which perturbs interaction counts instead of an estimator). A label is one target on one "
+        "level, the leaves included.",
         remedy="Many labels flip at errors that your estimator may well have: train a better one (estimator.width, "
-        "estimator.epochs), or "
-        "use dtr-t without rectified labels. Almost no positive labels on upper levels: rectification = child keeps "
-        "more. Run again with "
-        "--estimator sasrec to ask SASRec itself.",
+        "estimator.epochs), or use dtr-t without rectified labels. Almost no positive labels on upper levels: "
+        "rectification = child keeps more. Run again with --estimator sasrec to ask SASRec itself.",
     )
 
 
 def bound_section(diagnostics: Diagnostics) -> Section:
     """The terms of the generalisation bound."""
     bound, norms, constants = diagnostics.bound, diagnostics.bound.norms, diagnostics.bound.constants
-    weights = bound.complexity / bound.total
     rows = [(TERMS[name], compact(getattr(bound, name)), _TERM_FORMULAS[name]) for name in TERMS]
     symbols = [
         ("m", f"{constants.instances:,}", "training instances"),
@@ -136,10 +128,11 @@ def bound_section(diagnostics: Diagnostics) -> Section:
         )
         for layer in (*norms.attention, *norms.layers)
     ]
+    share = bound.complexity / bound.total
+    of_weights = "nearly all of it" if share > 0.99 else f"{share:.0%} of it"
     rectified = (
         f"Labels: g(ε) = {constants.label_discrepancy:.3f} flips per target at an assumed ε of "
-        f"{constants.assumed_error:.0e}, by "
-        f"{diagnostics.labels.estimator}. "
+        f"{constants.assumed_error:.0e}, by {diagnostics.labels.estimator}. "
         if constants.label_discrepancy is not None
         else "This model was trained without rectified labels, so the second term is 0. "
     )
@@ -147,15 +140,11 @@ def bound_section(diagnostics: Diagnostics) -> Section:
         key="bound",
         title="Terms of the generalisation bound",
         meaning="The paper's worst-case bound on the expected training loss, term by term. It says nothing about "
-        "accuracy: it holds "
-        "for the worst network with weights of this size and is looser than the truth by many orders of magnitude. "
-        "Use it to compare "
-        "terms of two models on the same data.",
-        reading=f"The bound is {compact(bound.total)} nats, {weights:.2%} of it from the size of the weights: vacuous "
-        "as a number, as such bounds "
-        f"are. The terms that training can move: loss {compact(bound.empirical_loss)}, sampler "
-        f"{compact(bound.divergence)}, finite sample "
-        f"{compact(bound.concentration)} nats.",
+        "accuracy: it holds for the worst network with weights of this size and is looser than the truth by many "
+        "orders of magnitude. Use it to compare terms of two models on the same data.",
+        reading=f"The bound is {compact(bound.total)} nats, {of_weights} from the size of the weights: vacuous as a "
+        f"number, as such bounds are. What training moves directly: loss {compact(bound.empirical_loss)}, sampler "
+        f"{compact(bound.divergence)}, finite sample {compact(bound.concentration)} nats.",
         plot=plot_bound(bound),
         tables=(
             Table(("term", "nats", "formula"), tuple(rows)),
@@ -164,15 +153,12 @@ def bound_section(diagnostics: Diagnostics) -> Section:
         ),
         definition="Theorem 4, summed over levels 1 to H. "
         + rectified
-        + "Loss: sampled softmax as in training, on 200 training instances. "
-        "B₁ and B₂ are the largest row sums of absolute values, which is what the steps of the proof need; with the "
-        "largest column sums, "
-        "the induced 1-norm of the theorem's notation, the weights' term is "
-        f"{compact(bound.complexity_induced_norm)}. The theorem knows no "
-        f"{' and no '.join(norms.unbounded)}; they are left out.",
+        + "Loss: sampled softmax as in training, on 200 training instances. B₁ and B₂ are the largest row sums of "
+        "absolute values, which is what the steps of the proof need; with the largest column sums, the induced 1-norm "
+        f"of the theorem's notation, the weights' term is {compact(bound.complexity_induced_norm)}. The theorem knows "
+        f"no {' and no '.join(norms.unbounded)}; they are left out.",
         remedy="Nothing follows from the total. If one layer's norm dwarfs the others or grows from fit to fit: more "
-        "weight decay "
-        "(training.weight_decay) or layer normalisation. A larger branching makes τ smaller.",
+        "weight decay (training.weight_decay) or layer normalisation. A larger branching makes τ smaller.",
     )
 
 

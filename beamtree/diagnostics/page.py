@@ -41,10 +41,9 @@ def _about(diagnostics: Diagnostics) -> str:
     subject = diagnostics.subject
     return (
         f"{subject.items:,} items in a tree of {subject.height} levels with branching {subject.branching}, trained "
-        "with "
-        f"{subject.method}. Measured on {subject.users:,} of {subject.available_users:,} {subject.group} users, whose "
-        "later items "
-        f"training never saw, at {subject.histories:,} of these items. {subject.split[:1].upper()}{subject.split[1:]}."
+        f"with {subject.method}. Measured on {subject.users:,} of {subject.available_users:,} {subject.group} users, "
+        f"whose later items training never saw, at {subject.histories:,} of these items. "
+        f"{subject.split[:1].upper()}{subject.split[1:]}."
     )
 
 

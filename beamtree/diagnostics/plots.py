@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from beamtree.diagnostics.averages import Average
@@ -27,7 +28,7 @@ def plot_sampling(diagnostics: Diagnostics) -> str:
     """KL(Q || P) by level for the three samplers."""
     levels = diagnostics.levels
     with figure_style():
-        figure, [axes] = panels()
+        figure, [axes] = panels(height=3.3)
         _shade_whole_levels(axes, levels)
         _by_level(axes, levels, [level.uniform for level in levels], "uniform", SERIES[1])
         _by_level(axes, levels, [level.from_root for level in levels], "top-down from the root", SERIES[2], dashed=True)
@@ -35,7 +36,7 @@ def plot_sampling(diagnostics: Diagnostics) -> str:
         _name_levels(axes, levels)
         axes.set_ylabel("KL(Q||P), nats")
         axes.set_ylim(bottom=0)
-        _legend_above(axes)
+        _legend_above(figure)
         return to_svg(figure, description="Divergence of the samplers from the softmax, by level of the tree")
 
 
@@ -43,7 +44,7 @@ def plot_heap(diagnostics: Diagnostics) -> str:
     """Shares of contradicting sibling pairs by level, and of top leaves that fall out of the beam."""
     levels = diagnostics.levels[:-1]
     with figure_style():
-        figure, [axes] = panels()
+        figure, [axes] = panels(height=3.3)
         _by_level(
             axes, levels, [level.child_violations for level in levels], "against best child", SERIES[2], dashed=True
         )
@@ -55,26 +56,26 @@ def plot_heap(diagnostics: Diagnostics) -> str:
         _name_levels(axes, levels)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.set_ylim(bottom=0)
-        _legend_above(axes)
+        _legend_above(figure)
         return to_svg(figure, description="Share of max-heap violations, by level of the tree")
 
 
 def plot_beams(beams: BeamComparison) -> str:
-    """Overlap with the exact scan, and F@20, by beam width."""
+    """Overlap with the exact scan, and the F@20 that is lost against it, by beam width."""
     widths = [result.width for result in beams.results]
     with figure_style():
         figure, [left, right] = panels(2)
         left.set_title("exact top 20 that is found")
         _with_errors(left, widths, [result.overlap for result in beams.results], SERIES[0])
         left.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        right.set_title("F@20; dotted: exact scan")
-        _with_errors(right, widths, [result.f for result in beams.results], SERIES[0])
-        right.axhline(beams.scan_f.mean, color=INK, linestyle=":", linewidth=1.2)
+        right.set_title("lost F@20, and its standard error")
+        _with_errors(right, widths, [result.lost_f for result in beams.results], SERIES[1])
+        right.axhline(0.0, color=INK, linestyle=":", linewidth=1.2)
         for axes in (left, right):
             axes.set_xlabel("beam width")
             axes.set_xticks(widths)
             axes.axvline(min(beams.model_width, widths[-1]), color=FAINT, linewidth=5, zorder=0)
-        return to_svg(figure, description="Overlap of beam search with the exact scan and F at 20, by beam width")
+        return to_svg(figure, description="Overlap of beam search with the exact scan and lost F at 20, by beam width")
 
 
 def plot_labels(labels: LabelChanges) -> str:
@@ -87,10 +88,12 @@ def plot_labels(labels: LabelChanges) -> str:
         axes.axvline(labels.mean_probability, color=INK, linestyle=":", linewidth=1.2)
         axes.set_ylim(bottom=0)
         axes.annotate(
-            " 1 / items",
-            (labels.mean_probability, 0.96),
+            "1 / items",
+            (labels.mean_probability, 1.0),
+            xytext=(-5, 0),
             xycoords=("data", "axes fraction"),
-            ha="left",
+            textcoords="offset points",
+            ha="right",
             va="top",
         )
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0e}"))
@@ -112,7 +115,9 @@ def plot_bound(bound: BoundTerms) -> str:
         axes.set_xlim(left=1e-2, right=max(values) * 300)
         axes.set_yticks(places, [TERMS[name] for name in names])
         for place, value in zip(places, values, strict=True):
-            axes.annotate(f" {compact(value)} nats", (value, place), va="center")
+            axes.annotate(
+                f"{compact(value)} nats", (value, place), xytext=(5, 0), textcoords="offset points", va="center"
+            )
         axes.grid(visible=False, axis="y")
         axes.grid(visible=True, axis="x")
         axes.set_xlabel("nats, logarithmic")
@@ -127,10 +132,10 @@ def plot_training(training: TrainingHistory) -> str:
         _plot_validations(axes[0], training)
         if relearned:
             numbers = [item.number for item in relearned]
-            axes[1].set_title("items that moved after a round")
+            axes[1].set_title("items moved after a round")
             axes[1].bar(numbers, [item.moved_share or 0.0 for item in relearned], width=0.6, color=SERIES[0])
             axes[1].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-            axes[2].set_title("log-likelihood of the placement")
+            axes[2].set_title("score of the placement")
             before = [item.score_before or np.nan for item in relearned]
             after = [item.score_after or np.nan for item in relearned]
             axes[2].plot(numbers, before, "o", color=SERIES[1], label="before")
@@ -153,7 +158,7 @@ def plot_loss(diagnostics: Diagnostics) -> str:
         axes.bar(places, [level.loss.mean for level in levels], width=0.4, color=SERIES[0], label="model")
         _name_levels(axes, levels)
         axes.set_ylabel("cross-entropy, nats")
-        _legend_above(axes)
+        _legend_above(figure)
         return to_svg(figure, description="Loss on held-out next items, by level of the tree")
 
 
@@ -192,7 +197,7 @@ def _by_level(
     known = [(level.level, value.mean) for level, value in zip(levels, values, strict=True) if value is not None]
     if known:
         places, means = zip(*known, strict=True)
-        axes.plot(places, means, "o--" if dashed else "o-", color=colour, label=label)
+        axes.plot(places, means, "o--" if dashed else "o-", color=colour, label=label, clip_on=False)
 
 
 def _with_errors(axes: Axes, places: Sequence[float], values: Sequence[Average], colour: str) -> None:
@@ -228,7 +233,5 @@ def _start_label(diagnostics: Diagnostics) -> str:
     return f"top-down from level {diagnostics.sampling_start}, as in training"
 
 
-def _legend_above(axes: Axes) -> None:
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=4, handlelength=1.6, columnspacing=1.4, borderpad=0
-    )
+def _legend_above(figure: Figure) -> None:
+    figure.legend(loc="outside upper left", ncols=2, handlelength=2.4, columnspacing=2.0)

@@ -15,8 +15,7 @@ def loss_section(diagnostics: Diagnostics) -> Section:
         key="loss",
         title="Loss, level by level",
         meaning="How well each level of the tree predicts where the next item is: a level at the height of the grey "
-        "bar "
-        "guesses, and beam search cannot be better than the levels it passes through.",
+        "bar guesses, and beam search cannot be better than the levels it passes through.",
         reading=f"The leaves stand at {levels[-1].loss.mean:.2f} nats where guessing costs {levels[-1].chance:.2f}. "
         f"Level {levels[weakest].level} has gained least: {gained[weakest]:.0%} below guessing.",
         plot=plot_loss(diagnostics),
@@ -33,10 +32,9 @@ def loss_section(diagnostics: Diagnostics) -> Section:
         "the "
         "level that have an item below them; ± is the standard error over users." + estimated(diagnostics),
         remedy="Near guessing everywhere: train longer, or check the learning rate. Good above, poor on the leaves: "
-        "more "
-        "negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
-        "(dtr-t-rl) upper levels "
-        "are meant to rank the best item below, not to predict the next one, so their loss may stay high.",
+        "more negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
+        "(dtr-t-rl) upper levels are meant to rank the best item below, not to predict the next one, so their loss "
+        "may stay high.",
     )
 
 
@@ -59,8 +57,7 @@ def beams_section(diagnostics: Diagnostics) -> Section:
         "top 20, the lost F@20 whether people would notice.",
         reading=f"At a beam of {own.width} the search finds {percent(own.overlap)} of the exact top 20 and F@20 is "
         f"{own.f.mean:.4f} against {beams.scan_f.mean:.4f} by the scan. A beam of {enough.width} is enough: from "
-        "there on the lost "
-        "F@20 is within its standard error or 1 % of the scan's.",
+        "there on the lost F@20 is within its standard error or 1 % of the scan's.",
         plot=plot_beams(beams),
         tables=(
             Table(
@@ -78,15 +75,12 @@ def beams_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition=f"{beams.users:,} users, k = 20, {diagnostics.subject.protocol}. Lost F@20 = that of the exact "
-        "scan minus that "
-        "of the beam; below 0 the beam is the better one. A beam grows by the items that a request excludes, at most "
-        "to twice its "
-        f"width, here as in service. Nodes scored: on average and at most; the scan scores {beams.num_leaves:,}. The "
-        "grey line is "
-        "the model's own width.",
+        "scan minus that of the beam; below 0 the beam is the better one. A beam grows by the items that a request "
+        "excludes, at most to twice its width, here as in service. Nodes scored: on average and at most; the scan "
+        f"scores {beams.num_leaves:,}. The grey line is the model's own width.",
         remedy="Low overlap but nothing lost: leave it, the tree leaves out what the leaves overrate. F@20 lost: "
-        "widen the beam "
-        "(retrieval.beam_width, --beam), and look at the max-heap section for the level that drops the right nodes.",
+        "widen the beam (retrieval.beam_width, --beam), and look at the max-heap section for the level that drops the "
+        "right nodes.",
     )
 
 
@@ -104,8 +98,7 @@ def heap_section(diagnostics: Diagnostics) -> Section:
         level, share = max(lost, key=lambda entry: entry[1])
         reading += (
             f" With a beam of {diagnostics.subject.beam_width}, level {level} drops most: {share:.1%} of the top 20 "
-            "leaves "
-            "have an ancestor there that ranks outside the beam."
+            "leaves have an ancestor there that ranks outside the beam."
         )
     return Section(
         key="heap",
@@ -138,19 +131,15 @@ def heap_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition="Scores of different levels are not comparable, since each level is a softmax of its own; orders "
-        "are. A pair of "
-        "siblings is a violation where their own scores order them one way and the best score below them the other "
-        "way: the best "
-        "among their children, or among all leaves below. 50 % is what a coin gives. On the way to the top 20: only "
-        "siblings whose "
-        "parent is an ancestor of one of the 20 best leaves of an exact scan. Outside the beam: the share of these "
-        "leaves whose "
-        "ancestor is not among the best nodes of its level, as many as the beam is wide. The leaves have nothing "
+        "are. A pair of siblings is a violation where their own scores order them one way and the best score below "
+        "them the other way: the best among their children, or among all leaves below. 50 % is what a coin gives. On "
+        "the way to the top 20: only siblings whose parent is an ancestor of one of the 20 best leaves of an exact "
+        "scan. Outside the beam: the share of these leaves whose ancestor is not among the best nodes of its level, "
+        "as many as the beam is wide. The leaves have nothing "
         "below them." + estimated(diagnostics),
         remedy="Rectified labels (--method dtr-t-rl) train for this very property. More rounds (--rounds 3) put items "
-        "under the "
-        "parents that their users prefer. A wider beam forgives contradictions; widen it until the last column is "
-        "near 0.",
+        "under the parents that their users prefer. A wider beam forgives contradictions; widen it until the last "
+        "column is near 0.",
     )
 
 
@@ -159,20 +148,17 @@ def sampling_section(diagnostics: Diagnostics) -> Section:
     subject, leaves = diagnostics.subject, diagnostics.levels[-1]
     used = "uniform" if subject.method == "dtr-u" else f"top-down from level {diagnostics.sampling_start}"
     if diagnostics.sampling_start > subject.height:
-        reading = f"Every level has at most {subject.negatives + 1} nodes, so training scores all of them and samples "
-        "nothing."
+        reading = f"No level has more than {subject.negatives + 1} nodes, so training scores all and samples nothing."
     else:
         reading = (
             f"This model was trained with {subject.method}, {used}. On the leaves uniform sampling is "
-            f"{leaves.uniform.mean:.2f} nats "
-            f"from the softmax and top-down {leaves.from_level.mean:.2f}."
+            f"{leaves.uniform.mean:.2f} nats from the softmax and top-down {leaves.from_level.mean:.2f}."
         )
     return Section(
         key="sampling",
         title="How close negatives are to the softmax",
         meaning="Training compares the right node with a few sampled ones: the further the sampler is from what the "
-        "model "
-        "itself expects (KL, 0 is perfect), the more its gradient differs from that of the full softmax.",
+        "model itself expects (KL, 0 is perfect), the more its gradient differs from that of the full softmax.",
         reading=reading,
         plot=plot_sampling(diagnostics),
         tables=(
@@ -199,12 +185,10 @@ def sampling_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition="KL(Q||P) in nats, averaged over histories. P: softmax of the model's scores over the level's "
-        "nodes. Q: uniform over "
-        "them, or top-down, the product along a node's path of the softmaxes over siblings. Training starts top-down "
-        "paths from the "
-        f"exact softmax of the first level with more than {subject.negatives + 1} nodes; smaller levels are taken "
+        "nodes. Q: uniform over them, or top-down, the product along a node's path of the softmaxes over siblings. "
+        "Training starts top-down paths from the exact softmax of the first level with more than "
+        f"{subject.negatives + 1} nodes; smaller levels are taken "
         "whole and cost nothing." + estimated(diagnostics),
         remedy="Uniform far above top-down: --method dtr-t, or more negatives. Top-down large too, and growing with "
-        "depth: parents do not "
-        "sum up their children yet; train longer or relearn the tree (--rounds 3).",
+        "depth: parents do not sum up their children yet; train longer or relearn the tree (--rounds 3).",
     )

@@ -37,8 +37,8 @@ def estimated(diagnostics: Diagnostics) -> str:
         return ""
     return (
         f" Levels {_range(rough)} are too large to score whole (more than {diagnostics.subject.exact_nodes:,} nodes): "
-        "their numbers are "
-        f"estimated from {diagnostics.subject.draws} nodes of each kind per history, drawn down the tree and at random."
+        f"their numbers are estimated from {diagnostics.subject.draws} nodes of each kind per history, drawn down the "
+        "tree and at random."
     )
 
 

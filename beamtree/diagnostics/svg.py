@@ -76,7 +76,7 @@ def to_svg(figure: Figure, *, description: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 var(--font)", text)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     text = re.sub(
         r'<svg\b[^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 role="img" aria-label="{escape(description)}">', text
     )

@@ -1,0 +1,104 @@
+"""What one history shows on every level: exact, and estimated where levels are large."""
+
+import numpy as np
+import pytest
+
+from beamtree import native
+from beamtree.artefact import Artefact
+from beamtree.config import Config
+from beamtree.diagnostics.levels import measure_levels
+from beamtree.diagnostics.node_scores import Occupied, scorer_of
+from beamtree.diagnostics.training_loss import level_losses
+from beamtree.model.scoring import ReferenceScorer
+from beamtree.tree.build import plant
+from tests.diagnostics.levels_by_hand import plan_for, random_leaf_scores, scorer, sums_of_children
+from tests.small import model_settings, random_histories, random_tree, stirred_model, weights_of
+
+
+def test_loss_of_the_targets_ancestors() -> None:
+    tree = plant(np.arange(4, dtype=np.int32), branching=2)
+    levels = [np.log([0.2, 0.8]), np.log([0.1, 0.2, 0.3, 0.4])]
+    found = measure_levels(scorer(levels), target=2, plan=plan_for(tree), generator=np.random.default_rng(0))
+    assert found.loss == pytest.approx(-np.log([0.8, 0.3]), abs=1e-6)
+    assert found.largest_score == pytest.approx(-np.log(0.1))
+
+
+def test_levels_that_training_takes_whole() -> None:
+    """Two negatives: levels of 2 nodes are whole, 4 and 8 nodes are sampled, from level 2 on."""
+    tree = plant(np.arange(8, dtype=np.int32), branching=2)
+    plan = plan_for(tree, negatives=2)
+    assert plan.taken_whole.tolist() == [True, False, False]
+    assert (plan.start, plan.exact_depth) == (2, 3)
+    assert plan_for(tree, negatives=7).start == tree.height + 1
+
+
+def test_the_start_level_is_always_scored_whole() -> None:
+    tree = plant(np.arange(64, dtype=np.int32), branching=2)
+    assert plan_for(tree, negatives=14, exact_nodes=2).exact_depth == 4
+
+
+@pytest.mark.parametrize("branching", [2, 3])
+def test_estimates_of_large_levels_are_close_to_the_exact_numbers(branching: int) -> None:
+    tree = random_tree(200, branching=branching, seed=2, num_leaves=220)
+    levels = sums_of_children(random_leaf_scores(tree, seed=3), tree=tree)
+    generator = np.random.default_rng(4)
+    levels = [scores + generator.normal(0.0, 0.5, size=scores.shape) for scores in levels]
+    target = int(tree.item_at_leaf[tree.item_at_leaf >= 0][7])
+    exact = measure_levels(scorer(levels), target=target, plan=plan_for(tree), generator=generator)
+    rough_plan = plan_for(tree, exact_nodes=9, draws=20_000)
+    assert rough_plan.exact_depth < tree.height - 1
+    rough = measure_levels(scorer(levels), target=target, plan=rough_plan, generator=generator)
+    for name in ("uniform", "from_root", "from_level", "loss"):
+        assert getattr(rough, name) == pytest.approx(getattr(exact, name), abs=0.05), name
+    assert exact.from_root.max() > 0.1
+    assert rough.child_violations[:-1] == pytest.approx(exact.child_violations[:-1], abs=0.03)
+    assert np.isnan(rough.leaf_violations).all()
+
+
+def test_training_loss_takes_small_levels_whole_and_estimates_large_ones() -> None:
+    tree = random_tree(64, branching=2, seed=2)
+    levels = sums_of_children(random_leaf_scores(tree, seed=3), tree=tree)
+    full = measure_levels(scorer(levels), target=5, plan=plan_for(tree), generator=np.random.default_rng(0)).loss
+    for exact_nodes in (2**14, 8):
+        plan = plan_for(tree, negatives=3, exact_nodes=exact_nodes, draws=4000)
+        # Parents sum up their children, so top-down draws follow the softmax and sampled losses are exact.
+        losses = level_losses(scorer(levels), target=5, plan=plan, method="dtr-t", generator=np.random.default_rng(0))
+        assert losses == pytest.approx(full, abs=1e-3)
+    uniform = level_losses(
+        scorer(levels), target=5, plan=plan_for(tree, negatives=3), method="dtr-u", generator=np.random.default_rng(0)
+    )
+    assert uniform[0] == pytest.approx(full[0])
+    assert np.abs(uniform - full).max() > 0.05
+
+
+@pytest.fixture(params=["numpy", "native"])
+def _scoring_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "native" and not native.is_available():
+        pytest.skip("the kernels were not compiled")
+    if request.param == "numpy":
+        monkeypatch.setattr(native, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("_scoring_path")
+@pytest.mark.parametrize("history_table", ["shared", "separate"])
+@pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
+def test_nodes_are_scored_as_the_network_scores_them(history_table: str, normalisation: str) -> None:
+    tree = random_tree(11, branching=2, seed=1, num_leaves=13)
+    settings = model_settings(history_table=history_table, normalisation=normalisation)
+    model = stirred_model(settings, tree, seed=0)
+    artefact = Artefact(
+        config=Config(model=settings),
+        weights=weights_of(model),
+        tree=tree,
+        popularity=np.zeros(11, dtype=np.int64),
+        item_table=None,  # type: ignore[arg-type]
+        data_fingerprint="",
+    )
+    occupied = Occupied(tree)
+    for history in random_histories(4, length=5, num_items=11, generator=np.random.default_rng(0)):
+        judge = ReferenceScorer(model, tree, history=history)
+        for level in range(1, tree.height + 1):
+            scores = occupied.scores_of_level(scorer_of(artefact)(history), level)
+            nodes = occupied.nodes[level]
+            assert scores[nodes] == pytest.approx(judge(level, nodes), abs=1e-4)
+            assert np.isneginf(scores[~occupied.mask[level]]).all()

@@ -31,7 +31,9 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
     worst = worst_heap_level(diagnostics)
     if worst is not None:
         level, share = worst
-        lines.append(Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst"))
+        lines.append(
+            Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst searched")
+        )
     change = next(change for change in diagnostics.labels.changes if change.threshold == 1e-4)
     lines.append(
         Headline("labels that flip", percent(change.changed), f"at errors of 1e-4, by {diagnostics.labels.estimator}")
@@ -45,12 +47,13 @@ def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:
 
 
 def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:
-    """The level with most violations on the way to the top leaves, or against the best child where that is unknown."""
-    shares = [
-        (level.level, level.path_violations or level.child_violations)
-        for level in diagnostics.levels
-        if level.child_violations is not None
-    ]
+    """The level with most violations on the way to the top leaves, or against the best child where that is unknown.
+
+    Levels that the beam keeps whole cannot lose anything and are left out, unless there are no others.
+    """
+    inner = [level for level in diagnostics.levels if level.child_violations is not None]
+    searched = [level for level in inner if level.nodes > diagnostics.subject.beam_width]
+    shares = [(level.level, level.path_violations or level.child_violations) for level in searched or inner]
     known = [(level, share) for level, share in shares if share is not None]
     return max(known, key=lambda entry: entry[1].mean, default=None)
 

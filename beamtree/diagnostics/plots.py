@@ -29,7 +29,7 @@ def plot_sampling(diagnostics: Diagnostics) -> str:
     levels = diagnostics.levels
     with figure_style():
         figure, [axes] = panels(height=3.3)
-        _shade_whole_levels(axes, levels)
+        _shade_levels(axes, [level for level in levels if level.taken_whole], "taken whole in training")
         _by_level(axes, levels, [level.uniform for level in levels], "uniform", SERIES[1])
         _by_level(axes, levels, [level.from_root for level in levels], "top-down from the root", SERIES[2], dashed=True)
         _by_level(axes, levels, [level.from_level for level in levels], _start_label(diagnostics), SERIES[0])
@@ -42,9 +42,10 @@ def plot_sampling(diagnostics: Diagnostics) -> str:
 
 def plot_heap(diagnostics: Diagnostics) -> str:
     """Shares of contradicting sibling pairs by level, and of top leaves that fall out of the beam."""
-    levels = diagnostics.levels[:-1]
+    levels, width = diagnostics.levels[:-1], diagnostics.subject.beam_width
     with figure_style():
         figure, [axes] = panels(height=3.3)
+        _shade_levels(axes, [level for level in levels if level.nodes <= width], "kept whole by the beam")
         _by_level(
             axes, levels, [level.child_violations for level in levels], "against best child", SERIES[2], dashed=True
         )
@@ -221,10 +222,9 @@ def short(count: int) -> str:
     return str(count)
 
 
-def _shade_whole_levels(axes: Axes, levels: Sequence[LevelReport]) -> None:
-    whole = [level.level for level in levels if level.taken_whole]
-    if whole:
-        axes.axvspan(0.5, max(whole) + 0.5, color=SHADE, linewidth=0, label="taken whole in training")
+def _shade_levels(axes: Axes, upper_levels: Sequence[LevelReport], label: str) -> None:
+    if upper_levels:
+        axes.axvspan(0.5, upper_levels[-1].level + 0.5, color=SHADE, linewidth=0, label=label)
 
 
 def _start_label(diagnostics: Diagnostics) -> str:

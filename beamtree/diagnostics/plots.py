@@ -181,7 +181,7 @@ def _plot_validations(axes: Axes, training: TrainingHistory) -> None:
     boundary = 0
     for item in training.rounds[:-1]:
         boundary += item.steps
-        axes.axvline(boundary, color=FAINT, linewidth=1.0)
+        axes.axvline(boundary, color=FAINT, linewidth=1.0, zorder=0)
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 

@@ -91,7 +91,10 @@ def heap_section(diagnostics: Diagnostics) -> Section:
     lost = [(level.level, level.lost_paths.mean) for level in levels if level.lost_paths is not None]
     reading = "The tree has a single level: nothing can contradict."
     if worst is not None:
-        reading = f"Most contradictions on the way to the top 20, where the beam has to choose: level {worst[0]}, {percent(worst[1])} of sibling pairs."
+        reading = (
+            f"Most contradictions on the way to the top 20, where the beam has to choose: level {worst[0]}, "
+            f"{percent(worst[1])} of sibling pairs."
+        )
     if lost:
         level, share = max(lost, key=lambda entry: entry[1])
         reading += (

@@ -111,9 +111,13 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
     for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
     for (index_t i = 0; i < c.instances; ++i) targets.push_back(static_cast<std::int32_t>(below(random, c.items)));
+    std::vector<std::int32_t> several;
+    for (index_t i = 0; i < 3 * c.instances; ++i)
+        several.push_back(static_cast<std::int32_t>(below(random, c.items + 1)) - 1);
     std::vector<float> weights(static_cast<std::size_t>(c.instances * tree.height), 1.0f);
     weights[0] = 0;
-    const Batch batch{histories.data(), targets.data(), weights.data(), c.instances};
+    const Batch batch{histories.data(), targets.data(), weights.data(), c.instances, 1};
+    const Batch shared{histories.data(), several.data(), nullptr, c.instances, 3};
     double total = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) {
         for (bool from_root : {false, true})
@@ -133,6 +137,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                             "a step gives the same sums for any number of threads");
                     ThreadPool::shared().resize(3);
                     draw_batch(*net, tables, tree, batch, sampling);
+                    total += step_on_batch(*net, tables, tree, shared, sampling, dropout).loss;
                 }
                 std::vector<float> first(forest.nodes.size()), second(forest.nodes.size());
                 adam_rows(forest.nodes.data(), first.data(), second.data(), step.nodes.rows.data(),

@@ -494,21 +494,23 @@ Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<
 }
 
 Batch batch_of(const Network<float>& net, const PyTree& tree, const Array2<std::int32_t>& histories,
-               const Array1<std::int32_t>& targets, const std::optional<Array2<float>>& weights) {
+               const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights) {
     require_histories(net, tree, histories);
     const index_t instances = static_cast<index_t>(histories.shape(0));
+    const index_t targets_each = static_cast<index_t>(targets.shape(1));
     require(instances > 0, "histories: expected at least one instance");
-    require(static_cast<index_t>(targets.shape(0)) == instances, "targets: expected one per history");
-    require_range(targets.data(), instances, 0, tree.tree.items, "targets");
+    require(static_cast<index_t>(targets.shape(0)) == instances, "targets: expected a row for every history");
+    require_range(targets.data(), instances * targets_each, -1, tree.tree.items, "targets");
     require(!weights || (static_cast<index_t>(weights->shape(0)) == instances &&
-                         static_cast<index_t>(weights->shape(1)) == tree.tree.height),
-            "weights: expected (instances, levels below the root)");
-    return Batch{histories.data(), targets.data(), weights ? weights->data() : nullptr, instances};
+                         static_cast<index_t>(weights->shape(1)) == targets_each &&
+                         static_cast<index_t>(weights->shape(2)) == tree.tree.height),
+            "weights: expected (instances, targets, levels below the root)");
+    return Batch{histories.data(), targets.data(), weights ? weights->data() : nullptr, instances, targets_each};
 }
 
 nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
                      const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
-                     const Array1<std::int32_t>& targets, const std::optional<Array2<float>>& weights,
+                     const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights,
                      const std::string& sampler, const Array1<std::int64_t>& negatives, bool from_root,
                      bool correct_positive, std::uint64_t seed, float dropout, std::uint64_t dropout_seed) {
     const Model<float> model = model_of(net, tree, node_table, item_table);
@@ -527,7 +529,7 @@ nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTab
 // node_rows, log_correction: (instances * levels, columns) as the step would draw them, -1 where a column is absent.
 nb::tuple draw(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
                const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
-               const Array1<std::int32_t>& targets, const std::string& sampler, const Array1<std::int64_t>& negatives,
+               const Array2<std::int32_t>& targets, const std::string& sampler, const Array1<std::int64_t>& negatives,
                bool from_root, bool correct_positive, std::uint64_t seed) {
     const Model<float> model = model_of(net, tree, node_table, item_table);
     const Tables tables{model.nodes, model.items, model.separate};

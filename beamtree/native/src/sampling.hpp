@@ -1,6 +1,8 @@
 // Training from histories and targets alone: negatives are drawn, scored and learned from in one pass per instance.
 #pragma once
 
+#include <optional>
+
 #include "random.hpp"
 #include "select.hpp"
 #include "training.hpp"
@@ -18,11 +20,14 @@ struct Sampling {
     std::uint64_t seed = 0;
 };
 
+// The targets of one history share its preparation and its negatives. Each target has a softmax of its own, in which the
+// other targets take part as far as they were drawn.
 struct Batch {
     const std::int32_t* histories;  // (instances, K) items, -1 = padding
-    const std::int32_t* targets;    // (instances,) items
-    const float* weights;           // (instances, H) of levels 1 .. H; null = all one
+    const std::int32_t* targets;    // (instances, targets_each) items, -1 = none
+    const float* weights;           // (instances, targets_each, H) of levels 1 .. H; null = a history's targets share 1
     index_t instances;
+    index_t targets_each;
 };
 
 // What was drawn for one row, for those who want to see it: column 0 is the positive.
@@ -38,12 +43,15 @@ class InstanceLearner {
                     const Sampling& sampling, const Dropout& dropout, index_t instance,
                     typename Chunks<float>::Chunk& chunk, std::vector<DrawnRow>* seen)
         : net_(net), tables_(tables), tree_(tree), batch_(batch), sampling_(sampling), dropout_(dropout),
-          instance_(instance), chunk_(chunk), seen_(seen), scratch_(Scratch<float>::of_this_thread()),
-          target_leaf_(tree.leaf_of_item[batch.targets[instance]]) {}
+          instance_(instance), chunk_(chunk), seen_(seen), scratch_(Scratch<float>::of_this_thread()) {
+        const std::int32_t* items = batch.targets + instance * batch.targets_each;
+        for (index_t i = 0; i < batch.targets_each; ++i)
+            if (items[i] >= 0) targets_.push_back(Target{tree.leaf_of_item[items[i]], i, 0.0, 0.0});
+    }
 
     void run() {
         last_level_ = tree_.height;
-        while (last_level_ > 0 && weight(last_level_) == 0) --last_level_;
+        while (last_level_ > 0 && !learns(last_level_)) --last_level_;
         if (sampling_.sampler == Sampler::uniform)
             for (index_t level = 1; level <= last_level_; ++level) uniform(level);
         else
@@ -58,8 +66,28 @@ class InstanceLearner {
         double log_q;
     };
 
-    float weight(index_t level) const {
-        return batch_.weights == nullptr ? 1.0f : batch_.weights[instance_ * tree_.height + level - 1];
+    // A target on its way down: its place among the history's targets, and what top-down sampling makes of its ancestor.
+    struct Target {
+        index_t leaf;
+        index_t place;
+        double log_q;
+        double others;  // 1 - q
+    };
+
+    double weight(const Target& target, index_t level) const {
+        if (batch_.weights == nullptr) return 1.0 / static_cast<double>(targets_.size());
+        return batch_.weights[((instance_ * batch_.targets_each) + target.place) * tree_.height + level - 1];
+    }
+    bool learns(index_t level) const {
+        return std::any_of(targets_.begin(), targets_.end(), [&](const Target& t) { return weight(t, level) != 0; });
+    }
+    index_t ancestor(const Target& target, index_t level) const { return tree_.ancestor(target.leaf, level); }
+    bool is_ancestor(index_t node, index_t level) const {
+        return std::any_of(targets_.begin(), targets_.end(), [&](const Target& t) { return ancestor(t, level) == node; });
+    }
+    bool is_positive(index_t node, index_t level) const {
+        return std::any_of(targets_.begin(), targets_.end(),
+                           [&](const Target& t) { return weight(t, level) != 0 && ancestor(t, level) == node; });
     }
     index_t row(index_t level) const { return instance_ * tree_.height + level - 1; }
     index_t draws(index_t level) const { return sampling_.negatives[static_cast<std::size_t>(level)]; }
@@ -87,24 +115,36 @@ class InstanceLearner {
         scratch_.attend_to(net_, tables_.nodes, rows_, chunk_);
     }
 
-    // Learns from all columns of a block, whose nodes are given; correction_ of each column.
-    void learn(index_t level, NodeBlock<float>& block, const std::vector<index_t>& nodes) {
-        const index_t positive = tree_.ancestor(target_leaf_, level);
-        index_t column = 0;
+    // Learns from all columns of a block, whose nodes are given, ascending; scratch_.correction has that of each column,
+    // infinite where it was not drawn. shift(column, target): what is subtracted from all other columns besides.
+    template <class Shift>
+    void learn(index_t level, NodeBlock<float>& block, const std::vector<index_t>& nodes, Shift&& shift) {
         scratch_.node_rows.clear();
-        for (std::size_t n = 0; n < nodes.size(); ++n) {
-            scratch_.node_rows.push_back(tree_.offset(level) + nodes[n]);
-            if (nodes[n] == positive) column = static_cast<index_t>(n);
+        for (index_t node : nodes) scratch_.node_rows.push_back(tree_.offset(level) + node);
+        scratch_.positives.clear();
+        for (const Target& target : targets_) {
+            if (weight(target, level) == 0) continue;
+            const auto at = std::lower_bound(nodes.begin(), nodes.end(), ancestor(target, level));
+            const index_t column = static_cast<index_t>(at - nodes.begin());
+            const double share = weight(target, level) / static_cast<double>(batch_.instances * tree_.height);
+            if (std::optional<double> shifted = shift(column, target))
+                scratch_.positives.push_back(Positive{column, share, *shifted});
         }
-        if (seen_ != nullptr) {
-            DrawnRow drawn{row(level), scratch_.node_rows, scratch_.correction};
-            std::rotate(drawn.node_rows.begin(), drawn.node_rows.begin() + column, drawn.node_rows.begin() + column + 1);
-            std::rotate(drawn.correction.begin(), drawn.correction.begin() + column, drawn.correction.begin() + column + 1);
-            seen_->push_back(std::move(drawn));
-            return;
+        if (scratch_.positives.empty()) return;
+        if (seen_ != nullptr) return show(level);
+        scratch_.learn(net_, tables_, block, dropout_, row(level), chunk_);
+    }
+
+    // The candidates of the first target, which comes first.
+    void show(index_t level) {
+        const Positive& positive = scratch_.positives.front();
+        DrawnRow drawn{row(level), {scratch_.node_rows[static_cast<std::size_t>(positive.column)]}, {0.0f}};
+        for (std::size_t n = 0; n < scratch_.node_rows.size(); ++n) {
+            if (static_cast<index_t>(n) == positive.column || std::isinf(scratch_.correction[n])) continue;
+            drawn.node_rows.push_back(scratch_.node_rows[n]);
+            drawn.correction.push_back(static_cast<float>(scratch_.correction[n] + positive.shift));
         }
-        const double share = static_cast<double>(weight(level)) / static_cast<double>(batch_.instances * tree_.height);
-        scratch_.learn(net_, tables_, block, column, share, dropout_, row(level), chunk_);
+        seen_->push_back(std::move(drawn));
     }
 
     void list_level(index_t level) {
@@ -116,61 +156,77 @@ class InstanceLearner {
     void learn_whole(index_t level) {
         scratch_.correction.assign(nodes_.size(), 0.0f);
         score<true>(net_, scratch_.history, scratch_.block, dropout_, row(level));
-        learn(level, scratch_.block, nodes_);
+        learn(level, scratch_.block, nodes_, [](index_t, const Target&) { return std::optional<double>(0.0); });
     }
 
     void uniform(index_t level) {
-        if (weight(level) == 0 || tree_.occupied_size(level) < 2) return;
+        if (!learns(level) || tree_.occupied_size(level) < 2) return;
         if (whole(level)) {
             list_level(level);
             attend_to_nodes(level);
             return learn_whole(level);
         }
         Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), static_cast<std::uint64_t>(level));
-        const index_t positive = tree_.ancestor(target_leaf_, level), size = tree_.size(level);
+        const index_t size = tree_.size(level);
         drawn_.clear();
         for (index_t i = 0; i < draws(level); ++i) {
             index_t node = random.below(size);
             while (!tree_.occupied(node, level)) node = random.below(size);
-            if (node != positive) drawn_.push_back(node);
+            drawn_.push_back(node);
         }
-        if (drawn_.empty()) return;
-        const double log_expected = std::log(static_cast<double>(drawn_.size()) /
-                                             static_cast<double>(tree_.occupied_size(level) - 1));
-        drawn_.push_back(positive);
         std::sort(drawn_.begin(), drawn_.end());
-        nodes_.clear();
-        scratch_.correction.clear();
-        for (std::size_t i = 0; i < drawn_.size();) {
-            std::size_t end = i;
-            while (end < drawn_.size() && drawn_[end] == drawn_[i]) ++end;
-            nodes_.push_back(drawn_[i]);
-            const double correction = log_expected - std::log(static_cast<double>(end - i));
-            scratch_.correction.push_back(drawn_[i] == positive ? 0.0f : static_cast<float>(correction));
-            i = end;
+        paths_.clear();
+        for (index_t node : drawn_)
+            if (!paths_.empty() && paths_.back().node == node)
+                ++paths_.back().count;
+            else
+                paths_.push_back(Path{node, 1, 0.0});
+        for (const Target& target : targets_) {
+            if (weight(target, level) == 0) continue;
+            const index_t node = ancestor(target, level);
+            const auto at = std::lower_bound(paths_.begin(), paths_.end(), node,
+                                             [](const Path& path, index_t wanted) { return path.node < wanted; });
+            if (at == paths_.end() || at->node != node) paths_.insert(at, Path{node, 0, 0.0});
         }
+        nodes_.clear();
+        for (const Path& path : paths_) nodes_.push_back(path.node);
+        list_corrections(paths_);
         if (seen_ == nullptr) {
             attend_to_nodes(level);
             score<true>(net_, scratch_.history, scratch_.block, dropout_, row(level));
         }
-        learn(level, scratch_.block, nodes_);
+        const double log_others = std::log(static_cast<double>(tree_.occupied_size(level) - 1));
+        learn(level, scratch_.block, nodes_, [&](index_t column, const Target&) {
+            return shift_by(draws(level) - paths_[static_cast<std::size_t>(column)].count, -log_others);
+        });
+    }
+
+    // ln q - ln count of every column.
+    void list_corrections(const std::vector<Path>& columns) {
+        scratch_.correction.clear();
+        for (const Path& path : columns)
+            scratch_.correction.push_back(static_cast<float>(path.log_q - std::log(static_cast<double>(path.count))));
+    }
+
+    // ln M_eff + ln of what q is scaled with; none where no draw is left.
+    static std::optional<double> shift_by(index_t effective, double log_scale) {
+        if (effective == 0) return std::nullopt;
+        return std::log(static_cast<double>(effective)) + log_scale;
     }
 
     void top_down() {
         index_t level = 1;
         paths_.assign(1, Path{0, draws(1), 0.0});
-        log_q_positive_ = 0;
-        others_ = 0;
         for (; level <= last_level_ && whole(level); ++level) {
-            const bool learns = weight(level) != 0 && tree_.occupied_size(level) > 1;
-            if (!learns && !sampling_.from_root) continue;
+            const bool learned = learns(level) && tree_.occupied_size(level) > 1;
+            if (!learned && !sampling_.from_root) continue;
             list_level(level);
             attend_to_nodes(level);
             if (sampling_.from_root) {
                 score<true>(net_, scratch_.history, scratch_.block);
                 spread_over_level(level);
             }
-            if (learns) learn_whole(level);
+            if (learned) learn_whole(level);
         }
         if (level > last_level_) return;
         if (sampling_.from_root) {
@@ -204,16 +260,8 @@ class InstanceLearner {
         double highest = -std::numeric_limits<double>::infinity(), sum = 0;
         const index_t count = static_cast<index_t>(nodes_.size());
         for (index_t n = 0; n < count; ++n) highest = std::max(highest, static_cast<double>(scratch_.block.score[n]));
-        const index_t positive = tree_.ancestor(target_leaf_, level);
-        double others = 0;
         cumulated_.clear();
-        for (index_t n = 0; n < count; ++n) {
-            const double e = exponent(n, highest);
-            sum += e;
-            if (nodes_[static_cast<std::size_t>(n)] != positive) others += e;
-            cumulated_.push_back(sum);
-        }
-        others_ = others / sum;
+        for (index_t n = 0; n < count; ++n) cumulated_.push_back(sum += exponent(n, highest));
         counts_.assign(nodes_.size(), 0);
         Draws random(sampling_.seed, static_cast<std::uint64_t>(instance_), static_cast<std::uint64_t>(level));
         for (index_t i = 0; i < draws(level); ++i) {
@@ -222,12 +270,26 @@ class InstanceLearner {
             ++counts_[static_cast<std::size_t>(std::min<std::ptrdiff_t>(at, count - 1))];
         }
         const double log_sum = highest + std::log(sum);
+        follow_targets(level, 0, count, highest);
         next_.clear();
         for (index_t n = 0; n < count; ++n) {
             const index_t node = nodes_[static_cast<std::size_t>(n)];
             const double log_q = static_cast<double>(scratch_.block.score[n]) - log_sum;
-            if (node == positive) log_q_positive_ = log_q;
             next_.push_back(Path{node, counts_[static_cast<std::size_t>(n)], log_q});
+        }
+    }
+
+    // The targets whose ancestor is among the columns first .. end - 1, which share the probability of one parent: what is
+    // left to the others is summed up, because 1 - q would lose all digits where q is nearly 1.
+    void follow_targets(index_t level, index_t first, index_t end, double highest) {
+        for (Target& target : targets_) {
+            const index_t node = ancestor(target, level);
+            if (node < nodes_[static_cast<std::size_t>(first)] || node > nodes_[static_cast<std::size_t>(end - 1)]) continue;
+            double own = 0, others = 0;
+            for (index_t n = first; n < end; ++n)
+                (nodes_[static_cast<std::size_t>(n)] == node ? own : others) += exponent(n, highest);
+            target.others += std::exp(target.log_q) * others / (own + others);
+            target.log_q += std::log(own / (own + others));
         }
     }
 
@@ -257,10 +319,9 @@ class InstanceLearner {
         }
     }
 
-    // Occupied children of all nodes with paths, and of the positive.
+    // Occupied children of all nodes with paths, and of the targets' ancestors.
     void list_children(index_t level) {
-        const index_t positive = tree_.ancestor(target_leaf_, level - 1);
-        std::erase_if(paths_, [&](const Path& path) { return path.count == 0 && path.node != positive; });
+        std::erase_if(paths_, [&](const Path& path) { return path.count == 0 && !is_ancestor(path.node, level - 1); });
         nodes_.clear();
         for (const Path& path : paths_)
             for (index_t child = tree_.first_child(path.node, level - 1); child < tree_.first_child(path.node + 1, level - 1);
@@ -268,32 +329,19 @@ class InstanceLearner {
                 if (tree_.occupied(child, level)) nodes_.push_back(child);
     }
 
-    // Calls body(parent, first, end, log_sum) for the columns of each path's children; keeps track of the positive.
+    // Calls body(parent, first, end, log_sum) for the columns of each path's children; follows the targets.
     template <class Body>
     void walk_siblings(index_t level, Body&& body) {
-        const index_t positive = tree_.ancestor(target_leaf_, level);
         next_.clear();
         index_t column = 0;
         for (const Path& parent : paths_) {
             const index_t first = column, end_node = tree_.first_child(parent.node + 1, level - 1);
-            double highest = -std::numeric_limits<double>::infinity(), sum = 0, others = 0;
-            index_t positive_column = -1;
-            while (column < static_cast<index_t>(nodes_.size()) && nodes_[static_cast<std::size_t>(column)] < end_node) {
-                highest = std::max(highest, static_cast<double>(scratch_.block.score[column]));
-                if (nodes_[static_cast<std::size_t>(column)] == positive) positive_column = column;
-                ++column;
-            }
-            for (index_t n = first; n < column; ++n) {
-                const double e = exponent(n, highest);
-                sum += e;
-                if (n != positive_column) others += e;
-            }
-            const double log_sum = highest + std::log(sum);
-            if (positive_column >= 0) {
-                others_ += std::exp(log_q_positive_) * others / sum;
-                log_q_positive_ += static_cast<double>(scratch_.block.score[positive_column]) - log_sum;
-            }
-            body(parent, first, column, log_sum);
+            double highest = -std::numeric_limits<double>::infinity(), sum = 0;
+            while (column < static_cast<index_t>(nodes_.size()) && nodes_[static_cast<std::size_t>(column)] < end_node)
+                highest = std::max(highest, static_cast<double>(scratch_.block.score[column++]));
+            for (index_t n = first; n < column; ++n) sum += exponent(n, highest);
+            follow_targets(level, first, column, highest);
+            body(parent, first, column, highest + std::log(sum));
         }
     }
 
@@ -319,32 +367,28 @@ class InstanceLearner {
         });
     }
 
-    // next_ holds one entry per column: learn from the drawn ones and the positive, then go on from them.
+    // next_ holds one entry per column: learn from the drawn ones and the targets' ancestors, then go on from them.
     void learn_drawn(index_t level) {
-        const index_t positive = tree_.ancestor(target_leaf_, level);
-        index_t effective = 0;
-        for (const Path& path : next_)
-            if (path.node != positive) effective += path.count;
-        if (weight(level) != 0 && effective > 0) {
+        if (learns(level)) {
             columns_.clear();
             drawn_.clear();
-            scratch_.correction.clear();
-            const double log_others = sampling_.correct_positive ? std::log(others_) : 0.0;
+            paths_.clear();
             for (std::size_t n = 0; n < next_.size(); ++n) {
-                const Path& path = next_[n];
-                if (path.count == 0 && path.node != positive) continue;
+                if (next_[n].count == 0 && !is_positive(next_[n].node, level)) continue;
                 columns_.push_back(static_cast<index_t>(n));
-                drawn_.push_back(path.node);
-                const double correction = std::log(static_cast<double>(effective)) + path.log_q - log_others -
-                                          std::log(static_cast<double>(path.count));
-                scratch_.correction.push_back(path.node == positive ? 0.0f : static_cast<float>(correction));
+                drawn_.push_back(next_[n].node);
+                paths_.push_back(next_[n]);
             }
+            list_corrections(paths_);
             if (seen_ == nullptr) {
                 const bool dropping = dropout_.rate > 0;
                 select_columns(net_, scratch_.block, columns_, !dropping, scratch_.selected);
                 if (dropping) score<true>(net_, scratch_.history, scratch_.selected, dropout_, row(level));
             }
-            learn(level, scratch_.selected, drawn_);
+            learn(level, scratch_.selected, drawn_, [&](index_t column, const Target& target) {
+                return shift_by(draws(level) - paths_[static_cast<std::size_t>(column)].count,
+                                sampling_.correct_positive ? -std::log(target.others) : 0.0);
+            });
         }
         paths_.swap(next_);
     }
@@ -359,11 +403,9 @@ class InstanceLearner {
     typename Chunks<float>::Chunk& chunk_;
     std::vector<DrawnRow>* seen_;
     Scratch<float>& scratch_;
-    const index_t target_leaf_;
+    std::vector<Target> targets_;
     bool prepared_ = false;
     index_t last_level_ = 0;
-    double log_q_positive_ = 0;
-    double others_ = 0;  // 1 - q of the positive
     std::vector<index_t> nodes_, rows_, drawn_, columns_, counts_;
     std::vector<double> cumulated_;
     std::vector<Path> paths_, next_;

@@ -10,17 +10,40 @@
 
 namespace beamtree {
 
-// Cross-entropy of the positive column against the others: the loss, and its gradient by the scores (count,).
+// A column that should win: its share of the loss, and what is subtracted from every other column's score in its softmax
+// besides that column's own correction.
+struct Positive {
+    index_t column;
+    double weight;
+    double shift;
+};
+
+// Cross-entropy of every positive against the other columns, weighted: the loss, and its gradient by the scores (count,),
+// which is zero before. A positive is not corrected in its own softmax; an infinite correction leaves a column out.
 template <class T>
-double softmax_loss(const T* scores, const T* correction, index_t count, index_t positive, double weight, T* gradient) {
+double softmax_loss(const T* scores, const T* correction, index_t count, const std::vector<Positive>& positives,
+                    std::vector<double>& exponents, T* gradient) {
     double highest = -std::numeric_limits<double>::infinity();
-    for (index_t n = 0; n < count; ++n) highest = std::max(highest, static_cast<double>(scores[n] - correction[n]));
-    double sum = 0;
-    for (index_t n = 0; n < count; ++n) sum += std::exp(static_cast<double>(scores[n] - correction[n]) - highest);
+    for (index_t n = 0; n < count; ++n) highest = std::max(highest, static_cast<double>(scores[n]) - correction[n]);
+    exponents.resize(static_cast<std::size_t>(count));
     for (index_t n = 0; n < count; ++n)
-        gradient[n] = static_cast<T>(weight * std::exp(static_cast<double>(scores[n] - correction[n]) - highest) / sum);
-    gradient[positive] -= static_cast<T>(weight);
-    return weight * (highest + std::log(sum) - static_cast<double>(scores[positive] - correction[positive]));
+        exponents[static_cast<std::size_t>(n)] = std::exp(static_cast<double>(scores[n]) - correction[n] - highest);
+    double loss = 0;
+    for (const Positive& positive : positives) {
+        double others = 0;
+        for (index_t n = 0; n < count; ++n)
+            if (n != positive.column) others += exponents[static_cast<std::size_t>(n)];
+        if (others == 0) continue;
+        // ln of the others' sum over the positive's own exponent; the loss is softplus of it.
+        const double odds = highest + std::log(others) - positive.shift - static_cast<double>(scores[positive.column]);
+        const double lost = 1 / (1 + std::exp(-odds));
+        loss += positive.weight * (odds > 0 ? odds + std::log1p(std::exp(-odds)) : std::log1p(std::exp(odds)));
+        for (index_t n = 0; n < count; ++n)
+            if (n != positive.column)
+                gradient[n] += static_cast<T>(positive.weight * lost * exponents[static_cast<std::size_t>(n)] / others);
+        gradient[positive.column] -= static_cast<T>(positive.weight * lost);
+    }
+    return loss;
 }
 
 // Where the history's vectors come from: the node table (ancestors), or a table of their own.
@@ -135,6 +158,8 @@ struct Scratch {
     Backward<T> backward;
     std::vector<index_t> history_rows, node_rows;
     std::vector<T> correction;
+    std::vector<Positive> positives;
+    std::vector<double> exponents;
     Buffer<T> d_score;
 
     static Scratch& of_this_thread() {
@@ -142,11 +167,12 @@ struct Scratch {
         return scratch;
     }
 
-    // Loss and gradients of a block whose forward pass is done; node_rows and correction have one entry per column.
-    void learn(const Network<T>& net, const Tables& tables, NodeBlock<T>& scored, index_t positive, double weight,
-               const Dropout& dropout, index_t row, typename Chunks<T>::Chunk& chunk) {
+    // Loss and gradients of a block whose forward pass is done, by its positives; node_rows and correction have one entry
+    // per column.
+    void learn(const Network<T>& net, const Tables& tables, NodeBlock<T>& scored, const Dropout& dropout, index_t row,
+               typename Chunks<T>::Chunk& chunk) {
         T* gradient = d_score.zeroed(scored.padded);
-        chunk.loss += softmax_loss(scored.score.data(), correction.data(), scored.count, positive, weight, gradient);
+        chunk.loss += softmax_loss(scored.score.data(), correction.data(), scored.count, positives, exponents, gradient);
         backward.run(net, history, scored, gradient, chunk.sums, dropout, row);
         for (index_t n = 0; n < scored.count; ++n)
             chunk.nodes.append(node_rows[static_cast<std::size_t>(n)], backward.d_nodes.row(n), net.d);
@@ -192,8 +218,9 @@ StepResult<T> step_on_candidates(const Network<T>& net, const Tables& tables, co
         chunk.work.prepared += static_cast<double>(scratch.history.count);
         scratch.attend_to(net, tables.nodes, scratch.node_rows, chunk);
         score<true>(net, scratch.history, scratch.block, dropout, row);
-        scratch.learn(net, tables, scratch.block, 0, static_cast<double>(weights[row]) / static_cast<double>(rows), dropout,
-                      row, chunk);
+        const double share = static_cast<double>(weights[row]) / static_cast<double>(rows);
+        scratch.positives.assign(1, Positive{0, share, -static_cast<double>(scratch.correction.front())});
+        scratch.learn(net, tables, scratch.block, dropout, row, chunk);
     });
 }
 

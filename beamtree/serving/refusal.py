@@ -8,6 +8,7 @@ from pydantic import ValidationError
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
 ID_PROBLEM = "an id is an integer of 64 bits or a text of at most 512 characters"
+NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
 
 
@@ -58,10 +59,11 @@ def unusable(error: ValidationError) -> Refusal:
     details: dict[str, dict[str, Any]] = {}
     for fault in faults:
         field, problem = _where(fault["loc"]), fault["msg"].removeprefix("Value error, ")
-        is_id = fault["loc"] and str(fault["loc"][-1]).startswith("constrained-")
-        details.setdefault(
-            field, {"field": field, "problem": ID_PROBLEM if is_id else problem, "got": shortened(fault["input"])}
-        )
+        if fault["loc"] and str(fault["loc"][-1]).startswith("constrained-"):
+            problem = ID_PROBLEM
+        elif fault["type"] == "extra_forbidden":
+            problem = NO_SUCH_FIELD
+        details.setdefault(field, {"field": field, "problem": problem, "got": shortened(fault["input"])})
     listed = list(details.values())[:SHOWN_FAULTS]
     first = listed[0]
     more = f" ({len(details) - 1} more)" if len(details) > 1 else ""

@@ -180,3 +180,9 @@ def test_without_a_token_there_are_no_admin_routes(server: Server) -> None:
     assert server.post("/admin/reload", Authorization="Bearer ").status == 404
     assert server.post("/admin/rollback", Authorization="Bearer x").status == 404
     assert not [path for path in server.get("/openapi.json").json["paths"] if path.startswith("/admin")]
+
+
+def test_a_misspelt_field_is_named_as_such(server: Server) -> None:
+    answer = server.post("/v1/recommend", {"histroy": [100]})
+    assert answer.status == 422
+    assert answer.json["error"]["message"].startswith("histroy: there is no such field")

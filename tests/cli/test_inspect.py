@@ -1,0 +1,70 @@
+"""beamtree inspect with a log: a report is written, or it says what is wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.beamtree_command import Command
+
+FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
+INSPECT = ("inspect", "model", "--log", "ratings.csv")
+
+
+def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -> None:
+    assert beamtree(*FIT).code == 0
+    shown = beamtree(*INSPECT, "--out", "look.html", "--users", "3", "--held-out", "test")
+    assert shown.code == 0, shown.err
+    assert "3 test users" in shown.out
+    assert "exact scan" in shown.out
+    assert "Wrote look.html and look.json" in shown.message
+    page = (folder / "look.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    numbers = json.loads((folder / "look.json").read_text(encoding="utf-8"))
+    assert (numbers["subject"]["users"], numbers["subject"]["group"]) == (3, "test")
+    assert numbers["labels"]["estimator"] == "popularity"
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(("look", ".look"))) == [
+        "look.html",
+        "look.json",
+    ]
+
+    printed = json.loads(beamtree(*INSPECT, "--out", "look.html", "--users", "3", "--held-out", "test", "--json").out)
+    assert printed == numbers
+    assert (folder / "look.html").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> None:
+    beamtree(*FIT, "--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
+    trained = beamtree(*INSPECT, "--estimator", "sasrec", "--json")
+    assert trained.code == 0, trained.err
+    assert "estimator, epoch 1" in trained.message
+    again = beamtree(*INSPECT, "--json")
+    assert "estimator, epoch" not in again.message
+    assert json.loads(again.out)["labels"] == json.loads(trained.out)["labels"]
+    assert json.loads(again.out)["labels"]["estimator"] == "SASRec"
+    asked = json.loads(beamtree(*INSPECT, "--estimator", "popularity", "--json").out)
+    assert asked["labels"]["estimator"] == "popularity"
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_wrong_is_said(beamtree: Command) -> None:
+    beamtree(*FIT)
+    assert "add --log" in beamtree("inspect", "model", "--users", "5").message
+    assert ".html" in beamtree(*INSPECT, "--out", "look.json").message
+    assert "does not exist" in beamtree(*INSPECT, "--out", "nowhere/look.html").message
+    Path("folder.html").mkdir()
+    assert "is a folder" in beamtree(*INSPECT, "--out", "folder.html").message
+    assert "no-such.csv" in beamtree("inspect", "model", "--log", "no-such.csv").message
+
+    Path("other.csv").write_text(Path("ratings.csv").read_text().replace(",i2", ",x2"), encoding="utf-8")
+    other = beamtree("inspect", "model", "--log", "other.csv")
+    assert other.code == 1
+    assert "This log does not match the model: of its 24 items the model knows" in other.message
+    assert not Path("report.html").exists()
+
+    beamtree(*FIT[:-1], "everything", "--holdout", "none")
+    nobody = beamtree("inspect", "everything", "--log", "ratings.csv")
+    assert nobody.code == 1
+    assert "nothing held out" in nobody.message
+    assert "Traceback" not in nobody.err

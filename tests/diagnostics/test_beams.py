@@ -1,0 +1,62 @@
+"""Beam search against the exact scan: what must agree, and what is counted."""
+
+import numpy as np
+import pytest
+
+from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users, overlaps, scored_nodes
+from beamtree.recommender import DeepTreeRetriever
+from beamtree.tree.build import plant
+from tests.small import ragged, random_tree, small_config, two_group_log
+
+
+@pytest.fixture(scope="module")
+def model() -> DeepTreeRetriever:
+    """Forty items, so that the top 20 is a choice; hardly trained, so that narrow beams miss some of it."""
+    config = small_config(training={"negatives": 3, "epochs": 0.3, "batch_size": 16, "learning_rate": 0.01})
+    return DeepTreeRetriever(config).fit(two_group_log(items_per_group=25, length=12))
+
+
+def test_a_beam_as_wide_as_the_leaves_loses_nothing(model: DeepTreeRetriever) -> None:
+    artefact = model.retriever.artefact
+    leaves = artefact.tree.num_leaves
+    steps: list[int] = []
+    found = compare_beams(artefact, model.dataset, model.held_out(), widths=(2, 10_000), advance=steps.append)
+    narrow, wide = found.results
+    assert (narrow.width, wide.width) == (2, leaves)
+    assert wide.overlap.mean == 1.0
+    assert wide.lost_f.mean == 0.0
+    assert wide.f.mean == found.scan_f.mean
+    assert wide.scored_nodes == leaves
+    assert narrow.overlap.mean < 1.0
+    assert narrow.lost_f.mean == pytest.approx(found.scan_f.mean - narrow.f.mean)
+    assert found.users == len(model.held_out())
+    assert sum(steps) == 3 * found.users
+
+
+def test_overlap_counts_what_the_scan_found() -> None:
+    exact = np.array([[1, 2, 3, 4], [5, 6, -1, -1], [-1, -1, -1, -1]], dtype=np.int32)
+    found = np.array([[4, 3, 9, 8], [6, 7, -1, -1], [1, -1, -1, -1]], dtype=np.int32)
+    assert overlaps(found, exact).tolist() == [0.5, 0.5, 1.0]
+
+
+def test_no_beam_is_wider_than_the_leaves() -> None:
+    assert beam_widths(random_tree(120, branching=2, seed=0)) == [20, 50, 100, 120]
+    assert beam_widths(random_tree(10, branching=2, seed=0)) == [10]
+
+
+def test_scored_nodes_by_hand() -> None:
+    """Sixteen leaves, beam 2: the 4 nodes of level 2, then 4 of 8, then 4 of 16; excluding one leaf makes the beam 3,
+    which scores 4, 6 and 6; excluding five makes it 4, which starts at the 8 nodes of level 3 and goes on to 8."""
+    tree = plant(np.arange(16, dtype=np.int32), branching=2)
+    assert scored_nodes(tree, width=2, excluded=None).tolist() == [12.0]
+    excluded = ragged([[], [3], [1, 2, 3, 4, 5]])
+    assert scored_nodes(tree, width=2, excluded=excluded).tolist() == [12.0, 16.0, 16.0]
+
+
+def test_fewer_users_are_scanned_where_the_catalogue_is_huge(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = random_tree(100, branching=2, seed=0)
+    assert num_scanned_users(tree, users=200) == 200
+    monkeypatch.setattr("beamtree.diagnostics.beams.MOST_SCANNED_LEAVES", 5_000)
+    assert num_scanned_users(tree, users=200) == 50
+    monkeypatch.setattr("beamtree.diagnostics.beams.MOST_SCANNED_LEAVES", 50)
+    assert num_scanned_users(tree, users=200) == 10

@@ -1,0 +1,65 @@
+"""Whom the diagnostics ask."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import split_none, split_users
+from beamtree.data.vocabulary import Vocabulary
+from beamtree.diagnostics.held_out import AskedUsers, ask_users
+from beamtree.errors import DataError, InputError
+from tests.small import sequences_of
+
+SEQUENCES = sequences_of([[user * 10 + item for item in range(9)] for user in range(10)])
+ITEMS = pl.DataFrame({"item_id": np.arange(99), "category": [None] * 99, "title": [None] * 99})
+DATASET = Dataset(
+    Vocabulary(pl.Series(np.arange(10))), Vocabulary(ITEMS["item_id"]), SEQUENCES, ITEMS.cast({"category": pl.String})
+)
+SPLIT = split_users(SEQUENCES, seed=0, validation_share=0.4, test_share=0.2)
+
+
+def test_targets_are_spread_over_what_came_later_and_histories_end_before_them() -> None:
+    """Nine items: the first four are shown; of the five later ones the 1st, 2nd and 4th are targets."""
+    asked = ask_users(DATASET, SPLIT, group=None, count=2, seed=0)
+    assert (asked.group, len(asked.users), asked.available, len(asked)) == ("validation", 2, 4, 6)
+    user = int(asked.users.user[0])
+    assert (asked.targets[:3] - user * 10).tolist() == [4, 5, 7]
+    assert (asked.histories(3)[2] - user * 10).tolist() == [4, 5, 6]
+    assert asked.user_row.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_histories_never_reach_beyond_the_users_own() -> None:
+    asked = ask_users(DATASET, SPLIT, group="test", count=99, seed=0)
+    assert asked.histories(6)[0, :2].tolist() == [-1, -1]
+    assert len(asked.users) == 2
+
+
+def test_a_user_with_one_later_item_has_one_target() -> None:
+    users = SPLIT.validation.take(slice(0, 1))
+    short = replace(users, label_end=users.label_start + 1)
+    asked = AskedUsers("validation", short, 1, SEQUENCES)
+    assert asked.position.tolist() == users.label_start.tolist()
+
+
+def test_the_seed_decides_who_is_asked() -> None:
+    chosen = {tuple(ask_users(DATASET, SPLIT, group=None, count=2, seed=seed).users.user) for seed in range(8)}
+    assert len(chosen) > 1
+    again = ask_users(DATASET, SPLIT, group=None, count=2, seed=3).users.user
+    assert again.tolist() == ask_users(DATASET, SPLIT, group=None, count=2, seed=3).users.user.tolist()
+
+
+def test_test_users_stand_in_where_nobody_validates() -> None:
+    only_test = split_users(SEQUENCES, seed=0, validation_share=0.0, test_share=0.2)
+    assert ask_users(DATASET, only_test, group=None, count=5, seed=0).group == "test"
+    with pytest.raises(DataError, match="held-out validation users, but there are none"):
+        ask_users(DATASET, only_test, group="validation", count=5, seed=0)
+
+
+def test_nobody_held_out() -> None:
+    with pytest.raises(DataError, match="nothing held out"):
+        ask_users(DATASET, split_none(SEQUENCES), group=None, count=5, seed=0)
+    with pytest.raises(InputError, match="at least 1"):
+        ask_users(DATASET, SPLIT, group=None, count=0, seed=0)

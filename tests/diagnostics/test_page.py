@@ -1,0 +1,173 @@
+"""The whole way: a model is fitted, looked into, and the page and its numbers are what they should be."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from beamtree.diagnostics.diagnose import diagnose, examine
+from beamtree.diagnostics.estimators import NamedEstimator
+from beamtree.diagnostics.fit_sections import bound_section
+from beamtree.diagnostics.headlines import headlines
+from beamtree.diagnostics.page import SECTIONS, render_page
+from beamtree.diagnostics.report import Diagnostics
+from beamtree.errors import DataError
+from beamtree.evaluation.protocol import by_beam, evaluate
+from beamtree.model.estimator import PopularityEstimator
+from beamtree.recommender import DeepTreeRetriever
+from tests.small import small_config, two_group_log
+
+LOG = two_group_log()
+
+
+def fitted(**training: object) -> DeepTreeRetriever:
+    estimator = {"width": 4, "layers": 1, "heads": 1, "epochs": 1}
+    settings = {"negatives": 3, "batch_size": 16, "epochs": 1, "learning_rate": 0.01, "warmup_steps": 0} | training
+    return DeepTreeRetriever(small_config(training=settings, estimator=estimator)).fit(LOG)
+
+
+def looked_into(model: DeepTreeRetriever, *, users: int = 100, seed: int = 0) -> Diagnostics:
+    examined = examine(model, LOG, users=users, group=None, seed=seed)
+    popularity = PopularityEstimator(examined.artefact.popularity)
+    return diagnose(examined, NamedEstimator("popularity", popularity))
+
+
+@pytest.fixture(scope="module")
+def model() -> DeepTreeRetriever:
+    return fitted(method="dtr-t", rounds=2)
+
+
+@pytest.fixture(scope="module")
+def diagnostics(model: DeepTreeRetriever) -> Diagnostics:
+    return looked_into(model)
+
+
+class Page(HTMLParser):
+    """Notes what a page is made of, and whether its elements are closed in order."""
+
+    VOID = frozenset({"meta", "br", "hr", "img", "link", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+                self.references.append(str(value))
+            if name == "id":
+                self.ids.append(str(value))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(diagnostics: Diagnostics) -> None:
+    text = render_page(diagnostics)
+    page = Page(text)
+    assert not page.open
+    assert page.references
+    assert all(reference.startswith("#") for reference in page.references)
+    assert not re.search(r"https?:|url\((?!#)|@import|<script|<link", text)
+    assert page.tags.count("section") == page.tags.count("svg") == len(SECTIONS) == 7
+    assert page.tags.count("table") >= 7
+    assert {reference[1:] for reference in page.references} <= set(page.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert not re.search(r"#0[1-7]0[1-7]0[1-7]\b", text), "a stand-in colour was left in a figure"
+    assert "nan" not in re.sub(r"<[^>]*>", " ", text).lower().split()
+
+
+def test_raw_text_never_becomes_markup(diagnostics: Diagnostics) -> None:
+    hostile = replace(diagnostics, subject=replace(diagnostics.subject, split="<b>&</b>", protocol="<script>"))
+    page = render_page(hostile)
+    assert "<script" not in page
+    assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
+
+
+def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
+    found = json.loads(diagnostics.to_json())
+    assert (found["kind"], found["format_version"]) == ("beamtree diagnostics", 1)
+    assert set(found) == {
+        "kind",
+        "format_version",
+        "subject",
+        "levels",
+        "sampling_start",
+        "beams",
+        "labels",
+        "bound",
+        "training",
+    }
+    height = found["subject"]["height"]
+    assert [level["level"] for level in found["levels"]] == list(range(1, height + 1))
+    for level in found["levels"]:
+        assert set(level["loss"]) == {"mean", "standard_error"}
+        assert level["chance"] == pytest.approx(np.log(level["nodes"]))
+        assert (level["child_violations"] is None) == (level["level"] == height)
+        assert level["exact"]
+    assert [change["threshold"] for change in found["labels"]["changes"]] == [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+    assert [item["moved_share"] is None for item in found["training"]["rounds"]] == [False, True]
+    assert found["bound"]["total"] > found["bound"]["empirical_loss"] > 0
+    assert found["subject"]["group"] == "validation"
+
+
+def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
+    """All validation users were asked, so F@20 at the beam's width is what `evaluate` says."""
+    examined = examine(model, LOG, users=100, group=None, seed=0)
+    result = diagnostics.beams.results[-1]
+    recommend = by_beam(model.retriever.engine, beam_width=result.width)
+    metrics = evaluate(recommend, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
+    assert result.f.mean == pytest.approx(metrics["f@20"])
+
+
+def test_the_sampler_of_the_bound_is_that_of_the_training(diagnostics: Diagnostics) -> None:
+    sampled = [level for level in diagnostics.levels if not level.taken_whole]
+    assert sampled
+    assert diagnostics.bound.divergence == pytest.approx(sum(level.from_level.mean for level in sampled))
+    assert diagnostics.bound.estimation == 0.0
+    uniform = looked_into(fitted(method="dtr-u"))
+    expected = sum(level.uniform.mean for level in uniform.levels if not level.taken_whole)
+    assert uniform.bound.divergence == pytest.approx(expected)
+
+
+def test_rectified_labels_enter_the_bound() -> None:
+    found = looked_into(fitted(method="dtr-t-rl"))
+    at_assumed_error = next(change for change in found.labels.changes if change.threshold == 1e-4)
+    assert found.bound.constants.label_discrepancy == at_assumed_error.changed_per_target.mean
+    assert "flips per target" in bound_section(found).definition
+
+
+def test_the_same_seed_gives_the_same_page(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
+    assert render_page(looked_into(model)) == render_page(diagnostics)
+    some = looked_into(model, users=3, seed=1)
+    assert some.subject.users == 3
+    assert some.levels != looked_into(model, users=3, seed=2).levels
+
+
+def test_headlines_are_few_and_named(diagnostics: Diagnostics) -> None:
+    lines = headlines(diagnostics)
+    assert 4 <= len(lines) <= 6
+    assert f"{diagnostics.beams.scan_f.mean:.4f}" in lines[0].remark
+
+
+def test_another_log_is_refused_with_what_differs(model: DeepTreeRetriever) -> None:
+    with pytest.raises(DataError, match=r"of its 22 items the model knows 20, and the model was fitted on 20"):
+        examine(model, two_group_log(items_per_group=11), users=5, group=None, seed=0)
+    with pytest.raises(DataError, match="other interactions"):
+        examine(model, two_group_log(length=15), users=5, group=None, seed=0)

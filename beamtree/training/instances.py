@@ -1,6 +1,6 @@
 """Training instances: a target and the items before it, cut from the flat sequences only when a batch is made."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,43 @@ from beamtree.training.randomness import draws_below, numpy_generator
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 
+NO_TARGET = -1
+
 
 @dataclass(frozen=True)
 class Batch:
     """Histories (instances, positions) of dense items, oldest first, -1 in front; targets (instances,).
 
-    level_weights: (instances, height), the label of the target's ancestor on each level; None where all are 1.
+    Several targets of each history are (instances, targets), -1 where there are fewer: they share its negatives.
+    level_weights: (instances, height), the label of the target's ancestor on each level, or (instances, targets,
+    height); None where all are 1, shared evenly by the targets of a history.
     """
 
     histories: Int32Array
     targets: Int32Array
     level_weights: npt.NDArray[np.float32] | None = None
+
+
+def one_target_each(batch: Batch, *, height: int) -> Batch:
+    """A batch of several targets as one of more instances: each target with a copy of its history.
+
+    Weights are such that the mean loss over the new instances is the mean over the histories.
+    """
+    if batch.targets.ndim == 1:
+        return batch
+    row, column = np.nonzero(batch.targets != NO_TARGET)
+    weights = batch.level_weights
+    if weights is None:
+        share = 1.0 / np.bincount(row, minlength=len(batch.targets))[row]
+        chosen = np.repeat(share[:, None], height, axis=1)
+    else:
+        chosen = weights[row, column]
+    scale = len(row) / len(batch.targets)
+    return Batch(
+        histories=batch.histories[row],
+        targets=batch.targets[row, column],
+        level_weights=(chosen * scale).astype(np.float32),
+    )
 
 
 @dataclass(frozen=True)
@@ -33,6 +59,7 @@ class TrainingInstances:
     An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
     target_horizon: an instance's target is the next item after its history, or, if more than 1, drawn from the next so
     many of its span, each that exists being as likely. A draw depends on seed, epoch and number alone.
+    targets_each: so many of them are targets together, neighbours in the sequence, which is bent to a ring for it.
     """
 
     sequences: Sequences
@@ -40,6 +67,7 @@ class TrainingInstances:
     first_target: int
     history_length: int
     target_horizon: int = 1
+    targets_each: int = 1
     seed: int = 0
     _first_instance: Int64Array = field(init=False, repr=False)
 
@@ -57,26 +85,34 @@ class TrainingInstances:
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
         """Cut the histories of the numbered instances, and their targets as drawn in an epoch."""
-        start, history_end, target = self._places(instances, epoch=epoch)
+        start, history_end, ahead, choices = self._places(instances, epoch=epoch)
         items = self.sequences.items
         histories = cut_histories(items, starts=start, ends=history_end, length=self.history_length)
-        return Batch(histories=histories, targets=items[target])
+        if self.targets_each == 1:
+            return Batch(histories=histories, targets=items[history_end + ahead])
+        place = np.arange(self.targets_each)
+        targets = items[history_end[:, None] + (ahead[:, None] + place) % choices[:, None]]
+        return Batch(histories=histories, targets=np.where(place < choices[:, None], targets, NO_TARGET))
 
     def targets(self) -> Int32Array:
-        """The target of every instance, in the order of their numbers, as drawn in the first epoch."""
-        _, _, target = self._places(np.arange(len(self), dtype=np.int64), epoch=0)
-        return self.sequences.items[target]
+        """The (first) target of every instance, in the order of their numbers, as drawn in the first epoch."""
+        _, history_end, ahead, _ = self._places(np.arange(len(self), dtype=np.int64), epoch=0)
+        return self.sequences.items[history_end + ahead]
 
-    def _places(self, instances: Int64Array, *, epoch: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """Where the history of each instance starts, where it ends, and where its target stands."""
+    def with_one_target(self) -> "TrainingInstances":
+        """The same histories, each with its first target alone."""
+        return replace(self, targets_each=1)
+
+    def _places(self, instances: Int64Array, *, epoch: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
+        """Where the history of each instance starts, where it ends, how far ahead its target stands, of how many."""
         span = np.searchsorted(self._first_instance, instances, side="right") - 1
         start = self.spans.start[span]
         history_end = start + self.first_target + instances - self._first_instance[span]
-        if self.target_horizon == 1:
-            return start, history_end, history_end
         choices = np.minimum(self.spans.end[span] - history_end, self.target_horizon)
+        if self.target_horizon == 1:
+            return start, history_end, np.zeros_like(history_end), choices
         ahead = draws_below(choices, numbers=instances, seed=self.seed, purpose="targets", step=epoch)
-        return start, history_end, history_end + ahead
+        return start, history_end, ahead, choices
 
 
 class ShuffledOrder:

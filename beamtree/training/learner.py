@@ -11,7 +11,7 @@ from torch import Tensor
 from beamtree.config import TrainingSettings
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import history_table_rows, prepare_history, score_nodes
-from beamtree.training.instances import Batch
+from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import NegativeSampler
 from beamtree.training.optimiser import Arrays, ModelOptimiser, RowGradient
@@ -67,6 +67,7 @@ class TorchLearner:
     def _accumulate_gradients(self, batch: Batch, *, step: int) -> tuple[float, "TouchedRows"]:
         """The loss of a batch, the mean over its instances and levels, with its gradients left in the leaves."""
         seed, device = self._settings.seed, self.model.node_table.device
+        batch = one_target_each(batch, height=self._tree.height)
         candidates = self._negatives.draw(batch, generator=numpy_generator(seed, "negatives", step))
         node_rows = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)

@@ -49,6 +49,7 @@ class DataSettings(_Section):
     )
     validation_share: Share = Field(0.1, description="share of users (or, by time, of interactions) to choose by")
     test_share: Share = Field(0.1, description="share of users (or, by time, of interactions) to report on")
+    split_seed: int | None = Field(None, ge=0, lt=2**32, description="decides who is held out; default: training.seed")
     catalogue: Literal["log", "items"] = Field("log", description="items of the log, or all of the item table")
 
     def contradictions(self) -> list[str]:
@@ -142,6 +143,9 @@ class TrainingSettings(_Section):
         description="a target is drawn from the next so many interactions after the history: anew in each epoch, or "
         "once per round where its labels are rectified; the estimator draws likewise; 1: the very next",
     )
+    targets_per_history: int = Field(
+        1, ge=1, le=1000, description="so many of these are targets at once and share the history's negatives"
+    )
     most_instances: int | None = Field(
         None, ge=1, description="a round ends after so many instances, however many epochs that is"
     )
@@ -164,10 +168,18 @@ class TrainingSettings(_Section):
     seed: int = Field(0, ge=0, lt=2**32, description="decides every random choice")
 
     def contradictions(self) -> list[str]:
-        """Settings of one sampler together with the other."""
+        """Settings of one sampler together with the other, or more targets than are looked at."""
+        found = []
+        if self.targets_per_history > self.target_horizon:
+            found.append(
+                f"training.targets_per_history = {self.targets_per_history} are taken from the next "
+                f"training.target_horizon = {self.target_horizon} interactions: raise the horizon"
+            )
         if self.method != "dtr-u" and self.depth_slope > 0.0:
-            return [f"training.depth_slope is for uniform negatives, training.method = '{self.method}' draws its own"]
-        return []
+            found.append(
+                f"training.depth_slope is for uniform negatives, training.method = '{self.method}' draws its own"
+            )
+        return found
 
 
 class EstimatorSettings(_Section):
@@ -181,6 +193,12 @@ class EstimatorSettings(_Section):
     batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")
     learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="after a short warm-up")
     patience: int = Field(3, ge=1, description="stop after so many epochs without a better validation")
+    seed: int | None = Field(
+        None,
+        ge=0,
+        lt=2**32,
+        description="its own, so that runs with other seeds can share it; default: training.seed",
+    )
 
     def contradictions(self) -> list[str]:
         """Heads that do not share the width evenly."""

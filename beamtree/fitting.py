@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,15 +15,16 @@ from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
-from beamtree.errors import SettingsError
-from beamtree.evaluation.protocol import Questions, by_beam, evaluate
+from beamtree.errors import InterruptedTraining, SettingsError
+from beamtree.evaluation.protocol import Questions, by_beam, describe_protocol, evaluate
 from beamtree.model.estimator import Estimator
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.checkpoint import RunIdentity, model_arrays
-from beamtree.training.estimate import load_or_train_estimator
+from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
+from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener, TreeRelearned
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.labelled import RectifiedInstances
@@ -32,7 +33,7 @@ from beamtree.training.negatives import NegativeSampler, UniformNegatives, negat
 from beamtree.training.optimise import SELECTION_METRIC, CheckpointPlan, optimise
 from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.relearn import Relearned, relearn_tree
-from beamtree.training.rounds import Rounds, load_rounds, round_seed, save_rounds
+from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.assign import by_regret, by_score
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
@@ -64,11 +65,20 @@ class _Run:
     listen: Listener
     should_stop: Callable[[], bool]
     instances: TrainingInstances
-    estimation_seconds: float = field(default=0.0)
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""
         return replace(self.instances, seed=round_seed(self.config.training.seed, round_number))
+
+    def stop_while(self, doing: str) -> Callable[[], None]:
+        """To be called at each step of something that keeps no checkpoint: InterruptedTraining when asked to stop."""
+        kept = "no folder for checkpoints was given" if self.work is None else "it begins again with --resume"
+
+        def on_step() -> None:
+            if self.should_stop():
+                raise InterruptedTraining(f"Stopped while {doing}. Nothing of that was saved: {kept}.")
+
+        return on_step
 
 
 def fit_model(
@@ -79,9 +89,12 @@ def fit_model(
     work: WorkDirectory | None,
     listen: Listener,
     should_stop: Callable[[], bool],
+    estimator_cache: Path | None = None,
 ) -> Artefact:
-    """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best."""
-    started = time.monotonic()
+    """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
+
+    estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
+    """
     _order(dataset, config=config)
     instances = TrainingInstances(
         dataset.sequences,
@@ -89,11 +102,17 @@ def fit_model(
         first_target=split.first_target,
         history_length=config.model.history_length,
         target_horizon=config.training.target_horizon,
+        targets_each=config.training.targets_per_history,
         seed=config.training.seed,
     )
+    estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
     run = _Run(dataset, split, config, work, listen, should_stop, instances)
-    estimator = _estimator(run) if config.training.method == "dtr-t-rl" else None
-    rounds = _learn_in_rounds(run, estimator)
+    trained = None
+    if config.training.method == "dtr-t-rl":
+        trained = _obtain_estimator(
+            dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
+        )
+    rounds = _learn_in_rounds(run, None if trained is None else trained.estimator)
     return Artefact(
         config=config,
         weights=rounds.best_weights,
@@ -107,14 +126,35 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
-            "estimation_seconds": round(run.estimation_seconds, 1),
-            "seconds": round(time.monotonic() - started, 1),
+            **_seconds(rounds, trained),
         },
     )
 
 
-def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
-    """The first tree, before anything is learned, in the order that the settings name."""
+def _seconds(rounds: Rounds, trained: TrainedEstimator | None) -> dict[str, Any]:
+    """What each part took over all sessions of a run; an estimator that was found was paid for by another run."""
+    stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
+    if trained is not None:
+        stages["estimator_seconds"] = trained.seconds
+        stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
+    stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
+    stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
+    is_reused = trained is not None and trained.is_reused
+    spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
+    return {
+        **{name: round(seconds, 1) for name, seconds in stages.items()},
+        "estimator_reused": is_reused,
+        "seconds": round(spent, 1),
+    }
+
+
+def initial_tree(
+    dataset: Dataset, train: Spans, *, config: Config, on_step: Callable[[], None] = lambda: None
+) -> ItemTree:
+    """The first tree, before anything is learned, in the order that the settings name.
+
+    on_step: called at each step of a clustering; it may raise to stop.
+    """
     generator = numpy_generator(config.training.seed, "leaves")
     num_items, branching = len(dataset.items), config.tree.branching
     match _order(dataset, config=config):
@@ -126,7 +166,7 @@ def initial_tree(dataset: Dataset, train: Spans, *, config: Config) -> ItemTree:
             vectors = cooccurrence_vectors(
                 dataset.sequences, train, num_items=num_items, size=config.model.embedding_dim, generator=generator
             )
-            order = clustering_order(vectors, branching=branching, generator=generator)
+            order = clustering_order(vectors, branching=branching, generator=generator, on_step=on_step)
     return plant(order, branching=branching)
 
 
@@ -157,12 +197,18 @@ def _learn_in_rounds(run: _Run, estimator: Estimator | None) -> Rounds:
     rounds_directory = None if run.work is None else run.work.directory / "rounds"
     identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
     rounds: Rounds | None = None
-    if run.work is not None and run.work.resume and rounds_directory is not None:
-        rounds = load_rounds(rounds_directory, identity=identity)
+    if run.work is not None and rounds_directory is not None:
+        if run.work.resume:
+            rounds = load_rounds(rounds_directory, identity=identity)
+        else:
+            forget_rounds(run.work.directory)
     if rounds is None:
-        tree = initial_tree(run.dataset, run.split.train, config=config)
+        started = time.monotonic()
+        on_step = run.stop_while("clustering the items for the first tree")
+        tree = initial_tree(run.dataset, run.split.train, config=config, on_step=on_step)
         model = build_model(config.model, tree, seed=seed_for(seed, "weights"))
         rounds = Rounds.first(tree, model_arrays(model))
+        rounds.planting_seconds = time.monotonic() - started
         if rounds_directory is not None:
             save_rounds(rounds_directory, rounds, identity=identity)
     model = build_model(config.model, rounds.tree, seed=seed_for(seed, "weights"))
@@ -171,12 +217,14 @@ def _learn_in_rounds(run: _Run, estimator: Estimator | None) -> Rounds:
         report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
         rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
         if rounds.round < config.training.rounds:
+            started = time.monotonic()
             relearned = _relearn(run, model, rounds)
             rounds.replant(relearned.tree, travel=config.tree.moved_rows == "travel")
             report |= {
                 "moved_share": relearned.moved_share,
                 "score_before": relearned.score_before,
                 "score_after": relearned.score_after,
+                "relearning_seconds": time.monotonic() - started,
             }
             run.listen(
                 TreeRelearned(rounds.round, relearned.moved_share, relearned.score_before, relearned.score_after)
@@ -197,15 +245,20 @@ def _learn_round(
     instances: TrainingInstances | RectifiedInstances = drawn
     if estimator is not None:
         instances = RectifiedInstances(
-            drawn, estimator=estimator, tree=rounds.tree, rectification=settings.rectification
+            drawn,
+            estimator=estimator,
+            tree=rounds.tree,
+            rectification=settings.rectification,
+            on_step=run.stop_while("computing rectified labels"),
         )
-        run.estimation_seconds += instances.seconds
-        labels = {"mean_labels": [round(float(label), 4) for label in instances.mean_labels()]}
+        labels = {
+            "mean_labels": [round(float(label), 4) for label in instances.mean_labels()],
+            "labels_seconds": instances.seconds,
+        }
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
         plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
-    started = time.monotonic()
     progress = optimise(
         build_learner(model, rounds.tree, config=config),
         instances,
@@ -223,7 +276,7 @@ def _learn_round(
         "validation": best,
         "validations": progress.validations,
         **labels,
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(progress.seconds, 1),
     }
 
 
@@ -236,45 +289,72 @@ def _relearn(run: _Run, model: PreferenceModel, rounds: Rounds) -> Relearned:
         add_scores = torch_candidate_scores(model.eval(), tree)
     return relearn_tree(
         tree,
-        run.instances_of_round(rounds.round - 1),
+        run.instances_of_round(rounds.round - 1).with_one_target(),
         add_scores=add_scores,
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
         priority=by_regret if settings.assignment == "regret" else by_score,
+        on_step=run.stop_while("learning the tree"),
     )
 
 
 def train_estimator(
-    dataset: Dataset, split: Split, *, config: Config, directory: Path | None, listen: Listener
+    dataset: Dataset,
+    split: Split,
+    *,
+    config: Config,
+    directory: Path | None,
+    listen: Listener,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Estimator:
-    """The estimator that rectified labels ask: the one kept in `directory` for this data and settings, or a new one."""
-    users = _sample(split.validation, config=config)
+    """The estimator that rectified labels ask: the one that `directory` keeps for this data, split and settings, or a
+    new one. InterruptedTraining when asked to stop; the next call goes on from there."""
+    return _obtain_estimator(
+        dataset, split, config=config, directory=directory, listen=listen, should_stop=should_stop
+    ).estimator
+
+
+def _obtain_estimator(
+    dataset: Dataset,
+    split: Split,
+    *,
+    config: Config,
+    directory: Path | None,
+    listen: Listener,
+    should_stop: Callable[[], bool],
+) -> TrainedEstimator:
+    seed = config.training.seed if config.estimator.seed is None else config.estimator.seed
+    users = _sample(split.validation, config=config, seed=seed)
 
     def validate(estimator: Estimator) -> float:
         metrics = evaluate(_by_estimator(estimator), dataset, users, config=config, cutoffs=(20,))
         return metrics[SELECTION_METRIC]
 
+    key = estimator_key(
+        config.estimator,
+        split=split,
+        validation_users=users,
+        data=dataset.fingerprint,
+        history_length=config.model.history_length,
+        target_horizon=config.training.target_horizon,
+        seed=seed,
+        protocol=describe_protocol(config),
+    )
     return load_or_train_estimator(
-        directory,
+        None if directory is None else EstimatorStore.at(directory, key),
         dataset.sequences,
         split,
         num_items=len(dataset.items),
         history_length=config.model.history_length,
-        settings=config.estimator,
-        target_horizon=config.training.target_horizon,
-        seed=config.training.seed,
-        data_fingerprint=dataset.fingerprint,
-        validate=validate if len(users) else None,
-        listen=listen,
+        run=EstimatorRun(
+            settings=config.estimator,
+            target_horizon=config.training.target_horizon,
+            seed=seed,
+            validate=validate if len(users) else None,
+            listen=listen,
+            should_stop=should_stop,
+        ),
     )
-
-
-def _estimator(run: _Run) -> Estimator:
-    started = time.monotonic()
-    directory = None if run.work is None else run.work.directory / "estimator"
-    estimator = train_estimator(run.dataset, run.split, config=run.config, directory=directory, listen=run.listen)
-    run.estimation_seconds += time.monotonic() - started
-    return estimator
 
 
 def _by_estimator(estimator: Estimator) -> Callable[[Questions, int], npt.NDArray[np.int32]]:
@@ -299,7 +379,7 @@ def _validation(
 ) -> Callable[[PreferenceModel], Mapping[str, float]] | None:
     if len(users) == 0:
         return None
-    sample = _sample(users, config=config)
+    sample = _sample(users, config=config, seed=config.training.seed)
 
     def validate(model: PreferenceModel) -> Mapping[str, float]:
         engine = Engine(model_arrays(model), tree, settings=config.model)
@@ -309,8 +389,8 @@ def _validation(
     return validate
 
 
-def _sample(users: HeldOut, *, config: Config) -> HeldOut:
-    generator = numpy_generator(config.training.seed, "validation")
+def _sample(users: HeldOut, *, config: Config, seed: int) -> HeldOut:
+    generator = numpy_generator(seed, "validation")
     return users.take(np.sort(generator.permutation(len(users))[: config.training.validation_users]))
 
 

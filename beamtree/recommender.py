@@ -48,13 +48,15 @@ class DeepTreeRetriever:
         *,
         work_dir: str | Path | None = None,
         resume: bool = False,
+        estimator_cache: str | Path | None = None,
         listen: "Listener | None" = None,
     ) -> Self:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
 
         items: a table with item_id and, where known, category and title.
         work_dir: a folder for checkpoints. With it, Ctrl-C stops after the step at hand, and `resume` goes on to the
-        very bytes that an uninterrupted run gives. listen: called with each event of the training.
+        very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the same data, split and
+        settings find each other's estimator of rectified labels. listen: called with each event of the training.
         """
         try:
             from beamtree.fitting import WorkDirectory, fit_model
@@ -77,6 +79,7 @@ class DeepTreeRetriever:
                 work=work,
                 listen=listen or _log_event,
                 should_stop=should_stop,
+                estimator_cache=None if estimator_cache is None else Path(estimator_cache),
             )
         retriever = Retriever(artefact)
         if len(split.test):

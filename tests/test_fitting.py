@@ -102,6 +102,9 @@ def test_the_artefact_says_how_it_came_to_be(dataset: Dataset, fitted: Artefact)
     assert [entry["step"] for entry in only_round["validations"]] == [only_round["steps"] // 2, only_round["steps"]]
     assert only_round["best_step"] in {entry["step"] for entry in only_round["validations"]}
     assert fitted.popularity.sum() == spans.sum(), "only what was trained on is counted"
+    parts = [fitted.training[f"{part}_seconds"] for part in ("planting", "learning", "relearning")]
+    assert fitted.training["seconds"] == pytest.approx(sum(parts), abs=0.2)
+    assert "estimator_seconds" not in fitted.training
 
 
 def test_what_was_fitted_is_the_same_after_a_round_trip(fitted: Artefact, tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_validation_asks_no_more_users_than_it_is_told_to(dataset: Dataset) -> N
 
 
 def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Path) -> None:
-    config = small_config()
+    config = small_config(tree={"order": "random"})
     whole = fit(dataset, config)
     with pytest.raises(InterruptedTraining):
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(10))
@@ -215,10 +218,23 @@ def test_a_resumed_run_keeps_the_tree_it_began_with(tmp_path: Path) -> None:
 
 def test_a_run_that_begins_anew_forgets_the_finished_one_before_it(dataset: Dataset, tmp_path: Path) -> None:
     """Finished once, begun again without resuming, stopped, resumed: it goes on from the second run's checkpoint."""
-    config = small_config()
+    config = small_config(tree={"order": "random"})
     fit(dataset, config, work=WorkDirectory(tmp_path, resume=False))
     with pytest.raises(InterruptedTraining):
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(5))
     events: list[Event] = []
     fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
     assert events[0] == Resumed(5)
+
+
+def test_a_run_that_begins_anew_and_stops_while_clustering_has_nothing_to_resume(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    config = small_config(tree={"order": "clustering"})
+    fit(dataset, config, work=WorkDirectory(tmp_path, resume=False))
+    with pytest.raises(InterruptedTraining, match="Stopped while clustering the items"):
+        fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(2))
+    events: list[Event] = []
+    fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
+    assert isinstance(events[0], StepDone)
+    assert events[0].step == 1

@@ -1,6 +1,7 @@
 """beamtree fit: from a log to a saved model."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -65,6 +66,10 @@ def fit(
         bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit, if there is one.")
     ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoint of an unfinished fit away.")] = False,
+    estimator_cache: Annotated[
+        Path | None,
+        typer.Option(help="Folder where runs on the same data, split and settings share the estimator of dtr-t-rl."),
+    ] = None,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
 ) -> None:
     """Learn a preference model over a tree from a log, and save both.
@@ -91,7 +96,7 @@ def fit(
     interactions = read_log(log, chosen.log, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
     with fit_progress(log_json) as listen:
-        model.fit(interactions, items, work_dir=work_dir, resume=resume, listen=listen)
+        model.fit(interactions, items, work_dir=work_dir, resume=resume, estimator_cache=estimator_cache, listen=listen)
     model.save(out)
     shutil.rmtree(work_dir, ignore_errors=True)
     report(model)
@@ -112,12 +117,24 @@ def report(model: DeepTreeRetriever) -> None:
             [
                 str(training["split"]),
                 f"{training['instances']:,} training instances, {training['steps']:,} steps, {training['seconds']} s",
+                *_estimator_share(training),
             ]
         )
     )
     if "test" in artefact.metrics:
         contenders = model.evaluate(exact=False)
         results.print(metrics_table(contenders, title=f"Test users ({describe_protocol(model.config)})"))
+
+
+def _estimator_share(training: Mapping[str, Any]) -> list[str]:
+    """How much of the time rectified labels took, where there were any."""
+    if "estimator_seconds" not in training:
+        return []
+    estimator, labels, whole = training["estimator_seconds"], training["labels_seconds"], training["seconds"]
+    spent = f"{estimator / whole:.0%} of the time ({estimator} s)" if whole else f"{estimator} s"
+    if training["estimator_reused"]:
+        spent = f"reused, {estimator} s when it was trained"
+    return [f"estimator: {spent}; its labels: {labels} s"]
 
 
 def _given(**options: Any) -> dict[str, Any]:
@@ -133,7 +150,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) ->
         raise InputError(f"{out} is a file; --out takes a folder for the model.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
-    has_checkpoint = any(work_dir.glob(f"*/{MANIFEST}"))
+    has_checkpoint = any(work_dir.glob(f"**/{MANIFEST}"))
     if resume and not has_checkpoint:
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")
     if has_checkpoint and restart:

@@ -36,7 +36,8 @@ class Questions:
 
 def split_dataset(dataset: Dataset, *, config: Config) -> Split:
     """Hold out what the settings say."""
-    data, seed = config.data, config.training.seed
+    data = config.data
+    seed = config.training.seed if data.split_seed is None else data.split_seed
     match data.holdout:
         case "users":
             return split_users(

@@ -23,7 +23,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass
 class Progress:
-    """Where a run stands; small, exact, and all there is besides the arrays."""
+    """Where a run stands; small, exact, and all there is besides the arrays. seconds: spent so far, in all sessions."""
 
     step: int = 0
     smoothed_loss: float | None = None
@@ -32,6 +32,7 @@ class Progress:
     best_score: float | None = None
     validations_since_best: int = 0
     validations: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
-"""Training the estimator: SASRec on the training sequences, stopped by validation, and kept beside the checkpoints."""
+"""Training the estimator: SASRec on the training sequences, stopped by validation, and kept for the next run."""
 
-import hashlib
-import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,70 +12,70 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Split
+from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
-from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
 from beamtree.training.events import EstimatorValidated, Listener
 from beamtree.training.randomness import draws_below, numpy_generator, seed_for
 
-FORMAT_VERSION = 1
 WARMUP_STEPS = 100
+SECONDS_BETWEEN_CHECKPOINTS = 120.0
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 ValidateEstimator = Callable[[Estimator], float]
 
 
+@dataclass(frozen=True)
+class EstimatorRun:
+    """How an estimator is trained and watched.
+
+    validate: the score of an estimator on the validation users, higher is better; None trains all epochs.
+    should_stop: asked after every step; a yes raises InterruptedTraining once the state is kept.
+    """
+
+    settings: EstimatorSettings
+    target_horizon: int
+    seed: int
+    validate: ValidateEstimator | None
+    listen: Listener
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True)
+class TrainedEstimator:
+    """A trained estimator, the seconds that its training took, and whether it was found instead of trained now."""
+
+    estimator: SasRec
+    seconds: float
+    is_reused: bool
+
+
 def load_or_train_estimator(
-    directory: Path | None,
+    store: EstimatorStore | None,
     sequences: Sequences,
     split: Split,
     *,
     num_items: int,
     history_length: int,
-    settings: EstimatorSettings,
-    target_horizon: int = 1,
-    seed: int,
-    data_fingerprint: str,
-    validate: ValidateEstimator | None,
-    listen: Listener,
-) -> SasRec:
-    """The estimator for this data and these settings: the one kept in `directory` if it is that, else a new one.
-
-    validate: the score of an estimator on the validation users, higher is better; None trains all epochs.
-    """
+    run: EstimatorRun,
+) -> TrainedEstimator:
+    """The estimator that the store keeps, or a new one, trained from where an interrupted run left it."""
     estimator = SasRec(
-        settings,
+        run.settings,
         num_items=num_items,
         history_length=history_length,
-        generator=torch.Generator().manual_seed(seed_for(seed, "estimator")),
+        generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
     )
-    key = _key(
-        settings,
-        history_length=history_length,
-        target_horizon=target_horizon,
-        seed=seed,
-        data=data_fingerprint,
-        split=split.description,
-    )
-    folder = None if directory is None else directory / f"sasrec-{key[:16]}"
-    if folder is not None and (folder / MANIFEST).is_file():
-        arrays = map_arrays(bundle_file(folder, read_manifest(folder), "estimator.safetensors"))
-        estimator.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})
-        return estimator.eval()
+    seconds = None if store is None else store.load(estimator)
+    if seconds is not None:
+        return TrainedEstimator(estimator.eval(), seconds, is_reused=True)
     windows = TrainingWindows.cut(sequences, split, length=history_length)
-    _train(
-        estimator,
-        windows,
-        settings=settings,
-        target_horizon=target_horizon,
-        seed=seed,
-        validate=validate,
-        listen=listen,
-    )
-    if folder is not None:
-        manifest = {"kind": "beamtree estimator", "format_version": FORMAT_VERSION, "key": key}
-        write_bundle(folder, manifest, files={"estimator.safetensors": write_arrays(_arrays(estimator))})
-    return estimator.eval()
+    seconds = _train(estimator, windows, run=run, store=store)
+    if store is not None:
+        store.save(estimator, seconds=seconds)
+    return TrainedEstimator(estimator.eval(), seconds, is_reused=False)
 
 
 @dataclass(frozen=True)
@@ -127,53 +124,82 @@ class TrainingWindows:
         return inputs, np.where(inputs >= 0, self.items[np.maximum(position, 0)], -1)
 
 
-def _train(
-    estimator: SasRec,
-    windows: TrainingWindows,
-    *,
-    settings: EstimatorSettings,
-    target_horizon: int,
-    seed: int,
-    validate: ValidateEstimator | None,
-    listen: Listener,
-) -> None:
+def _train(estimator: SasRec, windows: TrainingWindows, *, run: EstimatorRun, store: EstimatorStore | None) -> float:
+    """Train to the end or until validation stops improving, and leave the best weights; the seconds it took.
+
+    Everything random is a function of (seed, step), so that an interrupted training goes on to the same bytes.
+    """
+    settings = run.settings
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4)
-    best_score, best, since_best, step = -np.inf, _arrays(estimator), 0, 0
-    for epoch in range(settings.epochs):
-        order = numpy_generator(seed, "estimator", epoch + 1).permutation(len(windows))
-        total = 0.0
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_for(seed, "estimator", epoch + 1))
-            estimator.train()
-            for first in range(0, len(order), settings.batch_size):
-                chosen = order[first : first + settings.batch_size]
-                inputs, targets = windows.batch(chosen, target_horizon=target_horizon, seed=seed, epoch=epoch)
-                loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long())
-                optimiser.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)
-                step += 1
-                for group in optimiser.param_groups:
-                    group["lr"] = settings.learning_rate * min(1.0, step / WARMUP_STEPS)
-                optimiser.step()
-                total += float(loss.detach()) * len(chosen)
+    progress, best = EstimatorProgress(), estimator_arrays(estimator)
+    restored = None if store is None else store.restore(estimator, optimiser)
+    if restored is not None:
+        progress, best = restored
+    counted_at = kept_at = run.clock()
+
+    def keep() -> None:
+        nonlocal counted_at, kept_at
+        progress.seconds += run.clock() - counted_at
+        counted_at = kept_at = run.clock()
+        if store is not None:
+            store.keep(estimator, optimiser, best=best, progress=progress)
+
+    steps_per_epoch = -(-len(windows) // settings.batch_size)
+    while progress.epoch < settings.epochs and progress.epochs_since_best < settings.patience:
+        order = numpy_generator(run.seed, "estimator", progress.epoch + 1).permutation(len(windows))
+        estimator.train()
+        while progress.step_in_epoch < steps_per_epoch:
+            first = progress.step_in_epoch * settings.batch_size
+            chosen = order[first : first + settings.batch_size]
+            progress.loss += _step(estimator, optimiser, windows, chosen, progress=progress, run=run) * len(chosen)
+            progress.step_in_epoch += 1
+            progress.step += 1
+            if run.should_stop():
+                keep()
+                raise InterruptedTraining(_interrupted(progress, steps_per_epoch, store))
+            if run.clock() - kept_at >= SECONDS_BETWEEN_CHECKPOINTS:
+                keep()
         estimator.eval()
-        score = 0.0 if validate is None else validate(estimator)
-        is_best = validate is None or score > best_score
-        listen(EstimatorValidated(epoch + 1, settings.epochs, loss=total / len(windows), score=score, is_best=is_best))
+        score = 0.0 if run.validate is None else run.validate(estimator)
+        is_best = run.validate is None or progress.best_score is None or score > progress.best_score
+        loss = progress.loss / len(windows)
+        progress.epoch, progress.step_in_epoch, progress.loss = progress.epoch + 1, 0, 0.0
+        run.listen(EstimatorValidated(progress.epoch, settings.epochs, loss=loss, score=score, is_best=is_best))
         if is_best:
-            best_score, best, since_best = score, _arrays(estimator), 0
+            progress.best_score, best, progress.epochs_since_best = score, estimator_arrays(estimator), 0
         else:
-            since_best += 1
-        if since_best >= settings.patience:
-            break
-    estimator.load_state_dict({name: torch.from_numpy(array) for name, array in best.items()})
+            progress.epochs_since_best += 1
+        keep()
+    load_arrays(estimator, best)
+    return progress.seconds
 
 
-def _arrays(estimator: SasRec) -> dict[str, npt.NDArray[Any]]:
-    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in estimator.state_dict().items()}
+def _step(
+    estimator: SasRec,
+    optimiser: torch.optim.Optimizer,
+    windows: TrainingWindows,
+    chosen: Int64Array,
+    *,
+    progress: EstimatorProgress,
+    run: EstimatorRun,
+) -> float:
+    """Learn from the chosen windows; the loss before the update."""
+    inputs, targets = windows.batch(chosen, target_horizon=run.target_horizon, seed=run.seed, epoch=progress.epoch)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
+        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long())
+        optimiser.zero_grad()
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)
+    for group in optimiser.param_groups:
+        group["lr"] = run.settings.learning_rate * min(1.0, (progress.step + 1) / WARMUP_STEPS)
+    optimiser.step()
+    return float(loss.detach())
 
 
-def _key(settings: EstimatorSettings, **rest: Any) -> str:
-    text = json.dumps({"settings": settings.model_dump(mode="json"), **rest}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _interrupted(progress: EstimatorProgress, steps_per_epoch: int, store: EstimatorStore | None) -> str:
+    step = f"step {progress.step_in_epoch} of {steps_per_epoch}"
+    done = f"Stopped in epoch {progress.epoch + 1} of the estimator, after {step}"
+    if store is None:
+        return f"{done}. Nothing was saved: no folder for checkpoints was given."
+    return f"{done}; its checkpoint is in {store.unfinished}. Go on with --resume."

@@ -82,7 +82,12 @@ def optimise(
         progress, best = restore_checkpoint(plan.directory, learner, identity=plan.identity)
         listen(Resumed(progress.step))
 
+    counted_at = clock()
+
     def save() -> None:
+        nonlocal counted_at
+        progress.seconds += clock() - counted_at
+        counted_at = clock()
         if plan is not None:
             save_checkpoint(plan.directory, learner, best=best, progress=progress, identity=plan.identity)
 
@@ -115,6 +120,7 @@ def optimise(
         if stopping and progress.step < total_steps:
             raise InterruptedTraining(_interrupted(progress.step, total_steps, plan))
 
+    progress.seconds += clock() - counted_at
     if progress.step < total_steps:
         listen(StoppedEarly(progress.step, progress.best_step))
     if validate is not None and progress.best_score is not None:

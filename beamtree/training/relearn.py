@@ -56,22 +56,27 @@ def relearn_tree(
     stride: int | None = None,
     instances_per_item: int | None = None,
     priority: Priority = by_regret,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Relearned:
     """Place every item anew. stride: levels per stage; None takes the most that keep the candidates at 128 or fewer.
 
     instances_per_item: read at most so many instances of each item, the first ones; None reads all.
+    on_step: called before each batch of instances and before each group is assigned; it may raise to stop.
     """
     chosen = _capped(instances, tree.num_items, most=instances_per_item)
     node_of_item = np.zeros(tree.num_items, dtype=np.int64)
     scores: list[tuple[float, float]] = []
     for stage in stages(tree, stride=stride):
-        sums = _score_candidates(tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage)
+        sums = _score_candidates(
+            tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage, on_step=on_step
+        )
         first, capacities = _candidates(tree, stage)
         current = tree.item_ancestors(np.arange(tree.num_items), stage.lower) - first[node_of_item]
         next_node = np.empty_like(node_of_item)
         by_group = np.argsort(node_of_item, kind="stable")
         groups, starts = np.unique(node_of_item[by_group], return_index=True)
         for group, members in zip(groups, np.split(by_group, starts[1:]), strict=True):
+            on_step()
             room = capacities[first[group] : first[group + 1]]
             placed = assign_balanced(
                 sums[members, : len(room)], capacities=room, current=current[members], priority=priority
@@ -111,12 +116,14 @@ def _score_candidates(
     *,
     add_scores: AddScores,
     stage: Stage,
+    on_step: Callable[[], None],
 ) -> Float64Array:
     """Score (items, candidates) of each item for the candidates below its node; NaN rows for items never a target."""
     first, _ = _candidates(tree, stage)
     sums = np.zeros((tree.num_items, int(np.diff(first).max())))
     has_data = np.zeros(tree.num_items, dtype=np.bool_)
     for begin in range(0, len(chosen), INSTANCES_AT_A_TIME):
+        on_step()
         batch = instances.batch(chosen[begin : begin + INSTANCES_AT_A_TIME])
         add_scores(sums, batch, node_of_item, stage)
         has_data[batch.targets] = True

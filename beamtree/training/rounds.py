@@ -14,7 +14,7 @@ from beamtree.training.checkpoint import RunIdentity, check_identity, load_model
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree rounds"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -31,6 +31,7 @@ class Rounds:
     best_weights: Arrays
     best_score: float | None = None
     reports: list[dict[str, Any]] = field(default_factory=list)
+    planting_seconds: float = 0.0
 
     @classmethod
     def first(cls, tree: ItemTree, weights: Mapping[str, npt.NDArray[Any]]) -> "Rounds":
@@ -89,6 +90,7 @@ def save_rounds(directory: Path, rounds: Rounds, *, identity: RunIdentity) -> No
         "best_round": rounds.best_round,
         "best_score": rounds.best_score,
         "reports": rounds.reports,
+        "planting_seconds": rounds.planting_seconds,
     }
     write_bundle(directory, manifest, files={"rounds.safetensors": write_arrays(arrays)})
 
@@ -116,4 +118,11 @@ def load_rounds(directory: Path, *, identity: RunIdentity) -> Rounds | None:
         best_weights=below("best/"),
         best_score=manifest["best_score"],
         reports=manifest["reports"],
+        planting_seconds=manifest["planting_seconds"],
     )
+
+
+def forget_rounds(work_directory: Path) -> None:
+    """Make a later resumption start from the beginning, whatever rounds an earlier run left in this folder."""
+    for manifest in [work_directory / "rounds" / MANIFEST, *work_directory.glob(f"round-*/{MANIFEST}")]:
+        manifest.unlink(missing_ok=True)

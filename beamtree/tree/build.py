@@ -4,7 +4,7 @@ The shape of a tree depends on its size alone, so an initial tree is an order: r
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,19 @@ def category_order(
     return items[np.argsort(place_of_group[group_of_item[items]], kind="stable")]
 
 
-def clustering_order(vectors: ArrayLike, *, branching: int, generator: np.random.Generator) -> Int32Array:
+def clustering_order(
+    vectors: ArrayLike,
+    *,
+    branching: int,
+    generator: np.random.Generator,
+    on_step: Callable[[], None] = lambda: None,
+) -> Int32Array:
     """The items (items,) by recursive balanced k-means from the root down, so that similar items share ancestors.
 
     vectors (items, size): one finite vector per dense item. At every node the items are clustered into as many clusters
     as it has children, and each child takes as many items as it has leaves in a tree with one leaf per item.
     Needs scikit-learn, and runs one k-means per inner node. The result does not depend on the number of threads.
+    on_step: called before each k-means; it may raise to stop.
     Raises InputError for vectors that are not a table of finite numbers.
     """
     from sklearn import config_context
@@ -84,6 +91,7 @@ def clustering_order(vectors: ArrayLike, *, branching: int, generator: np.random
             child_first, child_end = shape.leaf_ranges(np.arange(shape.level_sizes[level + 1]), level + 1)
             children = (-1, branching)  # above the leaves every node has all its children
             for first, end in zip(child_first.reshape(children), child_end.reshape(children), strict=True):
+                on_step()
                 leaves = slice(first[0], end[-1])
                 distances = _distances_to_clusters(points[order[leaves]], num_clusters=branching, generator=generator)
                 order[leaves] = order[leaves][fill_clusters(distances, capacities=end - first)]

@@ -82,6 +82,18 @@ def test_shortcuts_win_over_the_settings_that_they_stand_for(beamtree: Command) 
     assert all(option in usage for option in shortcuts[::2])
 
 
+def test_estimators_are_shared_and_their_share_of_the_time_is_told(beamtree: Command, folder: Path) -> None:
+    sizes = ("--set", "estimator.width=4", "--set", "estimator.epochs=1", "--set", "estimator.heads=1")
+    cached = (*FIT[:-2], "--method", "dtr-t-rl", "--estimator-cache", "estimators", *sizes)
+    first = beamtree(*cached, "--out", "first")
+    assert first.code == 0, first.err
+    assert "estimator: " in first.message
+    assert "of the time" in first.message
+    second = beamtree(*cached, "--out", "second", "--set", "tree.branching=3")
+    assert "estimator: reused, " in second.message
+    assert len(list((folder / "estimators").iterdir())) == 1
+
+
 @pytest.mark.usefixtures("folder")
 def test_nothing_held_out(beamtree: Command) -> None:
     fitted = beamtree(*FIT, "--holdout", "none")

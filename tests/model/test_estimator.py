@@ -1,5 +1,7 @@
 """SASRec: what it may see, what padding does, and that learning it is a function of the seed."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,11 @@ import pytest
 import torch
 
 from beamtree.config import EstimatorSettings
-from beamtree.data.split import split_none
+from beamtree.data.split import Split, split_none, split_users
+from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import PopularityEstimator, SasRec
-from beamtree.training.estimate import TrainingWindows, load_or_train_estimator
+from beamtree.training.estimate import EstimatorRun, TrainedEstimator, TrainingWindows, load_or_train_estimator
+from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from tests.small import sequences_of
 
 RING = sequences_of([[(start + step) % 6 for step in range(9)] for start in range(6)])
@@ -78,33 +82,81 @@ def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -
     assert len(seen) == 9 + 3
 
 
-def train(directory: Path | None, **changes: Any) -> tuple[SasRec, list[Any]]:
-    settings: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "epochs": 40, "batch_size": 4, "dropout": 0.1}
+def train(
+    directory: Path | None, *, stop_after: int | None = None, **changes: Any
+) -> tuple[TrainedEstimator, list[Any]]:
+    """Trained on the ring; stopped after so many steps of this call, if told to."""
+    given: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "epochs": 40, "batch_size": 4, "dropout": 0.1}
+    settings = EstimatorSettings.model_validate(given | {"learning_rate": 0.02} | changes)
+    split, steps = split_none(RING), itertools.count(1)
+    key = estimator_key(settings, split=split, validation_users=split.validation, data="ring")
     events: list[Any] = []
-    model = load_or_train_estimator(
-        directory,
-        RING,
-        split_none(RING),
-        num_items=6,
-        history_length=4,
-        settings=EstimatorSettings.model_validate(settings | {"learning_rate": 0.02} | changes),
+    run = EstimatorRun(
+        settings=settings,
+        target_horizon=2,
         seed=3,
-        data_fingerprint="ring",
-        validate=None,
+        validate=lambda estimator: float(estimator.scores(histories([0, 1, 2, 3]))[0, 4]),
         listen=events.append,
+        should_stop=lambda: next(steps) == stop_after,
     )
-    return model, events
+    store = None if directory is None else EstimatorStore.at(directory, key)
+    return load_or_train_estimator(store, RING, split, num_items=6, history_length=4, run=run), events
+
+
+def same_scores(left: TrainedEstimator, right: TrainedEstimator) -> bool:
+    asked = histories([0, 1, 2, 3], [-1, -1, 4, 5], [3, 2, 1, 0])
+    return left.estimator.scores(asked).tobytes() == right.estimator.scores(asked).tobytes()
 
 
 def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:
-    model, events = train(tmp_path)
-    assert model.scores(histories([2, 3, 4, 5], [-1, -1, 0, 1])).argmax(axis=1).tolist() == [0, 2]
+    trained, events = train(tmp_path, patience=40)
+    best = trained.estimator.scores(histories([2, 3, 4, 5], [-1, -1, 0, 1])).argsort(axis=1)[:, -2:]
+    assert np.sort(best).tolist() == [[0, 1], [2, 3]], "targets come from the next two"
     assert len(events) == 40
-    again, no_events = train(tmp_path)
+    again, no_events = train(tmp_path, patience=40)
     assert no_events == []
-    np.testing.assert_array_equal(again.scores(histories([0, 1, 2, 3])), model.scores(histories([0, 1, 2, 3])))
-    _, other_events = train(tmp_path, epochs=2)
+    assert (trained.is_reused, again.is_reused) == (False, True)
+    assert again.seconds == trained.seconds
+    assert same_scores(again, trained)
+    _, other_events = train(tmp_path, patience=40, epochs=2)
     assert len(other_events) == 2, "other settings are another estimator"
+
+
+@pytest.mark.parametrize("stops", [(1,), (5, 7, 1), (12, 4)])
+def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, stops: tuple[int, ...]) -> None:
+    """Twelve windows in steps of four: three steps in an epoch."""
+    whole, events = train(None, epochs=6, patience=2)
+    for stop_after in stops:
+        with pytest.raises(InterruptedTraining, match=r"after step \d of \d; its checkpoint is in .*--resume"):
+            train(tmp_path, epochs=6, patience=2, stop_after=stop_after)
+    resumed, rest = train(tmp_path, epochs=6, patience=2)
+    assert same_scores(resumed, whole)
+    assert rest == events[len(events) - len(rest) :]
+    assert len(rest) < len(events) or stops == (1,)
+    assert [path.name for path in tmp_path.glob("*unfinished*")] == []
+
+
+def test_what_decides_an_estimator_is_in_its_key() -> None:
+    base = EstimatorSettings()
+    split = split_users(sequences_of([list(range(20))] * 30), seed=1)
+    other_split = split_users(sequences_of([list(range(20))] * 30), seed=2)
+
+    def key(settings: EstimatorSettings = base, split: Split = split, **rest: Any) -> str:
+        given = {"data": "d", "seed": 1, "protocol": "clean", "history_length": 5, "target_horizon": 1}
+        return estimator_key(settings, split=split, validation_users=split.validation, **(given | rest))
+
+    assert key() == key(EstimatorSettings(seed=9)), "which seed was taken is told apart by `seed`"
+    keys = {
+        key(),
+        key(EstimatorSettings(width=32)),
+        key(split=other_split),
+        key(split=replace(split, first_target=2)),
+        key(data="e"),
+        key(seed=2),
+        key(protocol="paper"),
+        key(target_horizon=2),
+    }
+    assert len(keys) == 8
 
 
 @pytest.mark.parametrize("length", [20, 69])

@@ -1,6 +1,6 @@
 """Alternating between model and tree: what moves, what is kept, and that a stopped run goes on to the same bytes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,90 @@ def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
     assert_same_bytes(dict(resumed.weights), dict(whole.weights))
     assert resumed.tree.item_at_leaf.tolist() == whole.tree.item_at_leaf.tolist()
     assert steps_seen <= 3 * steps_per_round, "no step was taken twice"
+
+
+STAGES = {
+    "estimator": "Stopped in epoch 1 of the estimator, after step 1",
+    "clustering": "Stopped while clustering",
+    "labels": "Stopped while computing rectified labels",
+    "relearning": "Stopped while learning the tree",
+}
+
+
+class StopAt:
+    """Says when to stop: at the given call, counted from 1. Notes after which call each event came."""
+
+    def __init__(self, call: int | None = None) -> None:
+        self.call = call
+        self.calls = 0
+        self.calls_before: list[tuple[Event, int]] = []
+
+    def listen(self, event: Event) -> None:
+        self.calls_before.append((event, self.calls))
+
+    def should_stop(self) -> bool:
+        self.calls += 1
+        return self.calls == self.call
+
+    def calls_until(self, kind: type[Event], *, last: bool) -> int:
+        found = [calls for event, calls in self.calls_before if isinstance(event, kind)]
+        return found[-1] if last else found[0]
+
+
+@pytest.mark.parametrize("stage", list(STAGES))
+def test_the_first_request_stops_every_stage_and_resuming_gives_the_same_bytes(tmp_path: Path, stage: str) -> None:
+    dataset = prepare_dataset(two_group_log(), min_interactions=2)
+    split = split_users(dataset.sequences, seed=2)
+    config = config_of(tree={"order": "clustering"}, training={"rounds": 2})
+
+    def run(stop: StopAt, work: WorkDirectory | None) -> Artefact:
+        return fit_model(dataset, split, config=config, work=work, listen=stop.listen, should_stop=stop.should_stop)
+
+    dry = StopAt()
+    whole = run(dry, None)
+    call = {
+        "estimator": 1,
+        "clustering": dry.calls_until(EstimatorValidated, last=True) + 1,
+        "labels": dry.calls_until(StepDone, last=False),
+        "relearning": dry.calls_until(TreeRelearned, last=False),
+    }[stage]
+    with pytest.raises(InterruptedTraining, match=STAGES[stage]):
+        run(StopAt(call), WorkDirectory(tmp_path, resume=False))
+    resumed = run(StopAt(), WorkDirectory(tmp_path, resume=True))
+    assert_same_bytes(dict(resumed.weights), dict(whole.weights))
+    assert resumed.tree.item_at_leaf.tolist() == whole.tree.item_at_leaf.tolist()
+
+
+def test_runs_share_an_estimator_through_a_folder(tmp_path: Path) -> None:
+    """The seed of a run decides the estimator too, unless it has one of its own."""
+    dataset = prepare_dataset(two_group_log(), min_interactions=2)
+    split = split_users(dataset.sequences, seed=2)
+
+    def run(*, seed: int, estimator_seed: int | None) -> tuple[Mapping[str, Any], int]:
+        events: list[Event] = []
+        config = config_of(training={"seed": seed, "rounds": 1})
+        config = config.model_copy(update={"estimator": config.estimator.model_copy(update={"seed": estimator_seed})})
+        artefact = fit_model(
+            dataset,
+            split,
+            config=config,
+            work=None,
+            listen=events.append,
+            should_stop=lambda: False,
+            estimator_cache=tmp_path,
+        )
+        return artefact.training, sum(isinstance(event, EstimatorValidated) for event in events)
+
+    first, epochs = run(seed=1, estimator_seed=7)
+    assert (first["estimator_reused"], epochs) == (False, 2)
+    second, epochs = run(seed=2, estimator_seed=7)
+    assert (second["estimator_reused"], epochs) == (True, 0)
+    assert second["estimator_seconds"] == first["estimator_seconds"]
+    assert second["seconds"] == pytest.approx(
+        sum(second[f"{part}_seconds"] for part in ("planting", "labels", "learning", "relearning")), abs=0.3
+    )
+    assert run(seed=1, estimator_seed=None)[1] == run(seed=2, estimator_seed=None)[1] == 2
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_rounds_of_other_settings_are_refused(tmp_path: Path) -> None:

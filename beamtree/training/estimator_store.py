@@ -1,0 +1,122 @@
+"""Where estimators are kept: a folder for each combination of data, split and settings, so that runs can share one."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from beamtree.config import EstimatorSettings
+from beamtree.data.split import HeldOut, Split
+from beamtree.model.estimator import SasRec
+from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+
+KIND = "beamtree estimator"
+FORMAT_VERSION = 2
+WEIGHTS = "estimator.safetensors"
+STATE = "state.safetensors"
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass
+class EstimatorProgress:
+    """Where the training of an estimator stands. loss: summed over the windows of the epoch under way."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    best_score: float | None = None
+    epochs_since_best: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class EstimatorStore:
+    """One estimator's place: the finished one, and beside it the state of one that is still being trained."""
+
+    finished: Path
+    unfinished: Path
+    key: str
+
+    @classmethod
+    def at(cls, directory: Path, key: str) -> Self:
+        """The place of the estimator with this key."""
+        return cls(directory / f"sasrec-{key[:16]}", directory / f"sasrec-{key[:16]}.unfinished", key)
+
+    def load(self, estimator: SasRec) -> float | None:
+        """Fill in the weights of the finished estimator; the seconds that it took to train, None if there is none."""
+        if not (self.finished / MANIFEST).is_file():
+            return None
+        manifest = read_manifest(self.finished)
+        load_arrays(estimator, map_arrays(bundle_file(self.finished, manifest, WEIGHTS)))
+        return float(manifest["seconds"])
+
+    def save(self, estimator: SasRec, *, seconds: float) -> None:
+        """Keep a finished estimator, and forget how it came about."""
+        manifest = {"kind": KIND, "format_version": FORMAT_VERSION, "key": self.key, "seconds": seconds}
+        write_bundle(self.finished, manifest, files={WEIGHTS: write_arrays(estimator_arrays(estimator))})
+        for path in self.unfinished.glob("*"):
+            path.unlink(missing_ok=True)
+        if self.unfinished.is_dir():
+            self.unfinished.rmdir()
+
+    def keep(
+        self, estimator: SasRec, optimiser: torch.optim.Optimizer, *, best: Arrays, progress: EstimatorProgress
+    ) -> None:
+        """Write down everything that it takes to go on from here."""
+        arrays = {f"model/{name}": array for name, array in estimator_arrays(estimator).items()}
+        arrays |= {f"best/{name}": array for name, array in best.items()}
+        for index, moments in optimiser.state_dict()["state"].items():
+            arrays |= {f"optimiser/{index}/{name}": tensor.numpy() for name, tensor in moments.items()}
+        manifest = {
+            "kind": f"{KIND}, unfinished",
+            "format_version": FORMAT_VERSION,
+            "key": self.key,
+            "progress": asdict(progress),
+        }
+        write_bundle(self.unfinished, manifest, files={STATE: write_arrays(arrays)})
+
+    def restore(self, estimator: SasRec, optimiser: torch.optim.Optimizer) -> tuple[EstimatorProgress, Arrays] | None:
+        """Put both where `keep` was called last; the progress and the best weights by then. None if it never was."""
+        if not (self.unfinished / MANIFEST).is_file():
+            return None
+        manifest = read_manifest(self.unfinished)
+        groups: dict[str, Arrays] = {"model": {}, "best": {}, "optimiser": {}}
+        for name, array in map_arrays(bundle_file(self.unfinished, manifest, STATE)).items():
+            group, _, rest = name.partition("/")
+            groups[group][rest] = np.array(array)
+        load_arrays(estimator, groups["model"])
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, array in groups["optimiser"].items():
+            index, _, moment = name.partition("/")
+            state.setdefault(int(index), {})[moment] = torch.from_numpy(array)
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        return EstimatorProgress(**manifest["progress"]), groups["best"]
+
+
+def estimator_key(settings: EstimatorSettings, *, split: Split, validation_users: HeldOut, **rest: Any) -> str:
+    """A name for what decides an estimator: settings, training spans, the users it is validated on, and the rest."""
+    spans = hashlib.sha256()
+    for part in (split.train, validation_users):
+        for field in fields(part):
+            spans.update(np.ascontiguousarray(getattr(part, field.name)).tobytes())
+    decisive = settings.model_dump(mode="json", exclude={"seed"})
+    described = {"settings": decisive, "spans": spans.hexdigest(), "first_target": split.first_target, **rest}
+    return hashlib.sha256(json.dumps({"format": FORMAT_VERSION, **described}, sort_keys=True).encode()).hexdigest()
+
+
+def estimator_arrays(estimator: SasRec) -> Arrays:
+    """Copies of all weights by name."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in estimator.state_dict().items()}
+
+
+def load_arrays(estimator: SasRec, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Copy weights into an estimator of the same sizes."""
+    estimator.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in arrays.items()})

@@ -123,10 +123,16 @@ class TrainingSettings(_Section):
     rounds: int = Field(
         1, ge=1, le=100, description="how often model and tree are learned in turn; 1 keeps the first tree"
     )
-    rectification: Literal["subtree", "child", "normalised"] = Field(
+    rectification: Literal["subtree", "child", "normalised", "soft"] = Field(
         "subtree",
-        description="a target counts where it wins its whole subtree; where its child wins its siblings; or as in "
-        "subtree, divided by the sum of the level's expected labels",
+        description="a target counts where it wins its whole subtree; where its child wins its siblings; as in "
+        "subtree, divided by the sum of the level's expected labels; or beside these expected labels themselves",
+    )
+    soft_items: int = Field(
+        10, ge=1, le=1000, description="soft labels: so many of the estimator's likeliest items are targets too"
+    )
+    soft_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        0.5, description="soft labels: the share of the loss that these get; the rest is the observed target's"
     )
     negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
     depth_slope: float = Field(
@@ -227,7 +233,11 @@ class Config(_Section):
 
     @classmethod
     def preset(cls, name: PresetName, **sections: Mapping[str, Any]) -> Self:
-        """A named starting point: small (minutes), default, or paper (the published sizes); sections override it."""
+        """A named starting point; sections override it.
+
+        small: minutes; default: under an hour for a million interactions on two cores; paper: the published sizes,
+        method and schedule, 80,000 steps in each of 12 rounds.
+        """
         if name not in PRESETS:
             raise SettingsError(f"There is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
         return cls.resolve(_merge(PRESETS[name], sections))
@@ -299,10 +309,10 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "warmup_steps": 200,
         },
     },
-    "default": {},
+    "default": {"training": {"most_instances": 1_000_000}},
     "paper": {
         "data": {"protocol": "paper"},
-        "tree": {"order": "category"},
+        "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
         "model": {"normalisation": "batch", "dropout": 0.1},
         "training": {
             "method": "dtr-t-rl",
@@ -312,8 +322,11 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "weight_decay": 1e-2,
             "warmup_steps": 5000,
             "decay": "exponential",
-            "epochs": 10,
+            "epochs": 1000,
+            "most_instances": 8_000_000,
+            "patience": 100,
         },
+        "estimator": {"width": 24, "layers": 4, "heads": 2},
     },
 }
 

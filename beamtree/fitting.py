@@ -34,6 +34,7 @@ from beamtree.training.optimise import SELECTION_METRIC, CheckpointPlan, optimis
 from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.relearn import Relearned, relearn_tree
 from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
+from beamtree.training.soft_labels import SoftInstances
 from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.assign import by_regret, by_score
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
@@ -242,15 +243,9 @@ def _learn_round(
     config = run.config.model_copy(update={"training": settings})
     drawn = run.instances_of_round(rounds.round)
     labels: dict[str, Any] = {}
-    instances: TrainingInstances | RectifiedInstances = drawn
+    instances: TrainingInstances | RectifiedInstances | SoftInstances = drawn
     if estimator is not None:
-        instances = RectifiedInstances(
-            drawn,
-            estimator=estimator,
-            tree=rounds.tree,
-            rectification=settings.rectification,
-            on_step=run.stop_while("computing rectified labels"),
-        )
+        instances = _labelled(drawn, estimator, tree=rounds.tree, run=run)
         labels = {
             "mean_labels": [round(float(label), 4) for label in instances.mean_labels()],
             "labels_seconds": instances.seconds,
@@ -278,6 +273,25 @@ def _learn_round(
         **labels,
         "seconds": round(progress.seconds, 1),
     }
+
+
+def _labelled(
+    instances: TrainingInstances, estimator: Estimator, *, tree: ItemTree, run: _Run
+) -> RectifiedInstances | SoftInstances:
+    """The instances with labels that the estimator rectifies, hard or soft."""
+    settings, on_step = run.config.training, run.stop_while("computing rectified labels")
+    if settings.rectification == "soft":
+        return SoftInstances(
+            instances,
+            estimator=estimator,
+            tree=tree,
+            items=settings.soft_items,
+            share=settings.soft_share,
+            on_step=on_step,
+        )
+    return RectifiedInstances(
+        instances, estimator=estimator, tree=tree, rectification=settings.rectification, on_step=on_step
+    )
 
 
 def _relearn(run: _Run, model: PreferenceModel, rounds: Rounds) -> Relearned:

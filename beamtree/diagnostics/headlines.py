@@ -25,7 +25,9 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
         Headline("exact top 20 found", percent(beam.overlap), f"at beam {beam.width}"),
         Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"),
         Headline(
-            "KL on the leaves", f"{leaves.from_level.mean:.2f} nats", f"top-down; uniform {leaves.uniform.mean:.2f}"
+            "KL on the leaves",
+            f"{unsigned_zero(leaves.from_level.mean)} nats",
+            f"top-down; uniform {unsigned_zero(leaves.uniform.mean)}",
         ),
     ]
     worst = worst_heap_level(diagnostics)
@@ -56,6 +58,11 @@ def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:
     shares = [(level.level, level.path_violations or level.child_violations) for level in searched or inner]
     known = [(level, share) for level, share in shares if share is not None]
     return max(known, key=lambda entry: entry[1].mean, default=None)
+
+
+def unsigned_zero(value: float, *, digits: int = 2) -> str:
+    """A number with so many digits; an estimate that rounds to -0 is 0."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def percent(value: Average) -> str:

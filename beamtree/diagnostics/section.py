@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from beamtree.diagnostics.averages import Average
-from beamtree.diagnostics.headlines import percent
+from beamtree.diagnostics.headlines import percent, unsigned_zero
 from beamtree.diagnostics.report import Diagnostics
 
 
@@ -49,7 +49,7 @@ def _range(numbers: Sequence[int]) -> str:
 def cell(value: Average, *, digits: int = 3) -> str:
     """A mean and its standard error."""
     error = "" if value.standard_error is None else f" ± {value.standard_error:.{digits}f}"
-    return f"{value.mean:.{digits}f}{error}"
+    return f"{unsigned_zero(value.mean, digits=digits)}{error}"
 
 
 def share_cell(value: Average | None) -> str:

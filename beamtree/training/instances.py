@@ -40,7 +40,7 @@ def one_target_each(batch: Batch, *, height: int) -> Batch:
     row, column = np.nonzero(batch.targets != NO_TARGET)
     weights = batch.level_weights
     if weights is None:
-        share = 1.0 / np.bincount(row, minlength=len(batch.targets))[row]
+        share = (1.0 / np.bincount(row)[row]).astype(np.float32)
         chosen = np.repeat(share[:, None], height, axis=1)
     else:
         chosen = weights[row, column]
@@ -48,7 +48,7 @@ def one_target_each(batch: Batch, *, height: int) -> Batch:
     return Batch(
         histories=batch.histories[row],
         targets=batch.targets[row, column],
-        level_weights=(chosen * scale).astype(np.float32),
+        level_weights=chosen * np.float32(scale),
     )
 
 
@@ -97,7 +97,8 @@ class TrainingInstances:
     def targets(self) -> Int32Array:
         """The (first) target of every instance, in the order of their numbers, as drawn in the first epoch."""
         _, history_end, ahead, _ = self._places(np.arange(len(self), dtype=np.int64), epoch=0)
-        return self.sequences.items[history_end + ahead]
+        first: Int32Array = self.sequences.items[history_end + ahead]
+        return first
 
     def with_one_target(self) -> "TrainingInstances":
         """The same histories, each with its first target alone."""

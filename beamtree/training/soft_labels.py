@@ -1,0 +1,109 @@
+"""Soft rectified labels: the expected labels of a level as its target distribution, mixed with the observed targets.
+
+The rectified label of a node is expected to be the highest probability below it. A hard label shows that expectation
+one draw at a time and leaves the upper levels almost without data where the target is seldom the best of half the
+catalogue. An estimator knows all of it at once: here each history learns from its likeliest items too, and on each
+level a node counts by the likeliest item below it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.model.estimator import Estimator
+from beamtree.training.instances import NO_TARGET, Batch, TrainingInstances
+from beamtree.tree.item_tree import ItemTree
+
+Int32Array = npt.NDArray[np.int32]
+Float32Array = npt.NDArray[np.float32]
+
+SCORES_AT_A_TIME = 2**24
+
+
+class SoftInstances:
+    """The same instances; their batches add the likeliest items of each history to its targets, with their weights.
+
+    Kept per instance: `items` ids and probabilities, whatever the tree. share: of the loss that goes to them; the rest
+    goes to the observed targets, on every level.
+    """
+
+    def __init__(
+        self,
+        instances: TrainingInstances,
+        *,
+        estimator: Estimator,
+        tree: ItemTree,
+        items: int,
+        share: float,
+        on_step: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Asks the estimator about every instance, in blocks of bounded memory; `seconds` is what that took.
+
+        on_step: called before each block; it may raise to stop.
+        """
+        self._instances, self._tree, self._share = instances, tree, share
+        started = clock()
+        likeliest, probabilities = [], []
+        block = max(1, SCORES_AT_A_TIME // tree.num_items)
+        for first in range(0, len(instances), block):
+            on_step()
+            batch = instances.batch(np.arange(first, min(first + block, len(instances))))
+            best, probability = likeliest_items(estimator.scores(batch.histories), count=min(items, tree.num_items))
+            likeliest.append(best)
+            probabilities.append(probability)
+        self._likeliest, self._probabilities = np.concatenate(likeliest), np.concatenate(probabilities)
+        self.seconds = clock() - started
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def mean_labels(self) -> npt.NDArray[np.float64]:
+        """What the labels of each level, 1 to height, add up to: 1 everywhere."""
+        return np.ones(self._tree.height)
+
+    def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:
+        """Histories of the numbered instances, with observed and likely targets and the weights of both."""
+        batch = self._instances.batch(instances, epoch=epoch)
+        observed = batch.targets.reshape(len(instances), -1)
+        is_target = observed != NO_TARGET
+        hard = (1.0 - self._share) * is_target / is_target.sum(axis=1, keepdims=True)
+        hard_levels = np.repeat(hard.astype(np.float32)[:, :, None], self._tree.height, axis=2)
+        likely = self._likeliest[instances]
+        soft = self._share * soft_level_weights(likely, self._probabilities[instances], tree=self._tree)
+        return replace(
+            batch,
+            targets=np.concatenate([observed, likely], axis=1),
+            level_weights=np.concatenate([hard_levels, soft], axis=1),
+        )
+
+
+def likeliest_items(scores: Float32Array, *, count: int) -> tuple[Int32Array, Float32Array]:
+    """The items of the highest scores (instances, items), likeliest first, and their softmax: both (instances, count)."""
+    some = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+    chosen = np.take_along_axis(scores, some, axis=1)
+    order = np.argsort(-chosen, axis=1, kind="stable")
+    best = np.take_along_axis(some, order, axis=1).astype(np.int32)
+    highest = scores.max(axis=1, keepdims=True)
+    total = np.exp(scores - highest).sum(axis=1, keepdims=True)
+    return best, np.exp(np.take_along_axis(chosen, order, axis=1) - highest) / total
+
+
+def soft_level_weights(items: Int32Array, probabilities: Float32Array, *, tree: ItemTree) -> Float32Array:
+    """What each of the likeliest items counts on each level: (instances, items, height), adding up to 1 on a level.
+
+    items, probabilities: (instances, items), likeliest first. On a level an item counts with its probability if it is
+    the likeliest below its ancestor there, else not at all.
+    """
+    weights = np.zeros((*items.shape, tree.height), dtype=np.float32)
+    for level in range(1, tree.height + 1):
+        node = tree.item_ancestors(items, level)
+        is_first = np.ones(items.shape, dtype=bool)
+        for column in range(1, items.shape[1]):
+            is_first[:, column] = (node[:, :column] != node[:, column : column + 1]).all(axis=1)
+        expected = probabilities * is_first
+        weights[:, :, level - 1] = expected / expected.sum(axis=1, keepdims=True)
+    return weights

@@ -8,9 +8,11 @@ from pathlib import Path
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
+from beamtree.errors import InputError
 from beamtree.fitting import train_estimator
 from beamtree.model.estimator import Estimator
 from beamtree.storage import replace_text
+from beamtree.training.interrupt import stop_requests
 from experiments.journal import Journal
 
 
@@ -28,28 +30,36 @@ def obtain_estimator(
 ) -> tuple[Estimator, Cost]:
     """The estimator of these settings from the shared folder, trained now if it is not there, and its cost.
 
-    Where it was trained by another run, the journal is charged with the cost.
+    To be called before a run does anything else: what its journal has by then is the cost. Where another run trained
+    the estimator, the journal is charged with it.
     """
     key = json.dumps(
         [
             config.estimator.model_dump(mode="json"),
             config.model.history_length,
             config.training.target_horizon,
-            config.training.seed,
+            config.training.seed if config.estimator.seed is None else config.estimator.seed,
+            config.training.validation_users,
+            config.data.protocol,
+            config.retrieval.exclude_seen,
             dataset.fingerprint,
             split.description,
         ]
     )
     cost_file = folder / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     known = Cost(**json.loads(cost_file.read_text(encoding="utf-8"))) if cost_file.is_file() else None
-    before = journal.seconds()
-    estimator = train_estimator(dataset, split, config=config, directory=folder, listen=journal)
+    with stop_requests() as should_stop:
+        estimator = train_estimator(
+            dataset, split, config=config, directory=folder, listen=journal, should_stop=should_stop
+        )
     if known is not None:
         if not journal.epochs:
             journal.charge(known.seconds, known.cpu_seconds)
         return estimator, known
-    after = journal.seconds()
-    cost = Cost(round(after[0] - before[0], 1), round(after[1] - before[1], 1), len(journal.epochs))
+    if not journal.epochs:
+        raise InputError(f"{folder} has an estimator for this run, but not what it cost. Remove the folder.")
+    seconds, cpu_seconds = journal.seconds()
+    cost = Cost(round(seconds, 1), round(cpu_seconds, 1), len(journal.epochs))
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(cost_file, json.dumps(asdict(cost)))
     return estimator, cost

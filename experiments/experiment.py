@@ -19,8 +19,8 @@
     systems = ["dtr-u", "dtr-t"]
     points = [{value = 10, training.negatives = 10}, {value = 30, training.negatives = 30}]
 
-Who is held out depends on `data.split_seed` (0) and not on the seed of a run: a test user of one run is never a
-validation user of another.
+Who is held out depends on `config.data.split_seed` (here 0) and not on the seed of a run: a test user of one run is
+never a validation user of another.
 """
 
 import hashlib
@@ -40,19 +40,18 @@ System = Literal["dtr-u", "dtr-t", "dtr-t-rl", "sasrec", "popularity"]
 TREE_SYSTEMS = ("dtr-u", "dtr-t", "dtr-t-rl")
 
 KEYS = {"extends", "role", "system", "preset", "note", "data", "config", "study", "exact_users"}
-DATA_KEYS = {"name", "log", "items", "split_seed"}
+DATA_KEYS = {"name", "log", "items"}
 STUDY_KEYS = {"name", "systems", "points"}
 DATA_VARIABLE = "BEAMTREE_DATA"
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """A data set by name: where its files are below the data folder, and which seed decides who is held out."""
+    """A data set by name, and where its files are below the data folder."""
 
     name: str
     log: str
     items: str | None = None
-    split_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ class Experiment:
         own: dict[str, Any] = {"seed": seed}
         if self.system in TREE_SYSTEMS:
             own["method"] = self.system
-        training = {**self.overrides.get("training", {}), **own}
-        return Config.preset(self.preset, **{**self.overrides, "training": training})
+        sections = _over({"data": {"split_seed": 0}}, _over(self.overrides, {"training": own}))
+        return Config.preset(self.preset, **sections)
 
     def name(self, seed: int) -> str:
         """A name for files of the run: readable, and different for different settings."""

@@ -24,7 +24,7 @@ from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut
 from beamtree.errors import BeamtreeError, InterruptedTraining
 from beamtree.evaluation.protocol import evaluate, split_dataset
-from beamtree.training.events import Event, Listener, StepDone
+from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone, Validated
 from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, append_lines, has_settings, read_lines, standing_line
@@ -32,7 +32,7 @@ from experiments.systems import SYSTEMS, Lesson, Trained
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("beamtree", "experiments", "CMakeLists.txt", "constraints.txt", "pyproject.toml")
-ESTIMATOR_STAGES = ("estimator_training_seconds", "labels_seconds")
+ESTIMATOR_STAGES = ("estimator_seconds", "labels_seconds")
 INTERRUPTED = 130
 
 
@@ -88,10 +88,7 @@ def run_experiment(
     if fresh and folder.exists():
         shutil.rmtree(folder)
     dataset = load_dataset(experiment, config)
-    held_out = config.model_copy(
-        update={"training": config.training.model_copy(update={"seed": experiment.data.split_seed})}
-    )
-    split = split_dataset(dataset, config=held_out)
+    split = split_dataset(dataset, config=config)
     folder.mkdir(parents=True, exist_ok=True)
     journal = Journal(folder / "journal.json", listen)
     try:
@@ -188,8 +185,16 @@ def current_commit() -> str:
 
 def tell(event: Event) -> None:
     """Print what happens, except for the single steps."""
-    if not isinstance(event, StepDone):
-        print(f"  {event}", flush=True)
+    match event:
+        case StepDone():
+            return
+        case Validated(step=step, epoch=epoch, metrics=metrics, is_best=is_best):
+            text = f"step {step:,}, epoch {epoch:.2f}: validation F@20 {metrics['f@20']:.4f}{' *' if is_best else ''}"
+        case EstimatorValidated(epoch=epoch, loss=loss, score=score, is_best=is_best):
+            text = f"estimator, epoch {epoch}: loss {loss:.3f}, validation F@20 {score:.4f}{' *' if is_best else ''}"
+        case _:
+            text = str(event)
+    print(f"  {text}", flush=True)
 
 
 def _git(*arguments: str) -> str:

@@ -66,13 +66,8 @@ class Lesson:
 def train_tree(lesson: Lesson) -> Trained:
     """DTR, with the method that the settings name; goes on from the checkpoint in the folder, if there is one."""
     config = lesson.config
-    stages = {}
     if config.training.method == "dtr-t-rl":
-        _, cost = obtain_estimator(
-            lesson.estimators, lesson.dataset, lesson.split, config=config, journal=lesson.journal
-        )
-        stages["estimator_training_seconds"] = cost.seconds
-        _share(lesson.estimators, lesson.folder / "estimator")
+        obtain_estimator(lesson.estimators, lesson.dataset, lesson.split, config=config, journal=lesson.journal)
     with stop_requests() as should_stop:
         artefact = fit_model(
             lesson.dataset,
@@ -81,6 +76,7 @@ def train_tree(lesson: Lesson) -> Trained:
             work=WorkDirectory(lesson.folder, resume=True),
             listen=lesson.journal,
             should_stop=should_stop,
+            estimator_cache=lesson.estimators,
         )
     engine = Engine(artefact.weights, artefact.tree, settings=config.model)
     training = artefact.training
@@ -92,7 +88,7 @@ def train_tree(lesson: Lesson) -> Trained:
         instances=training["steps"] * batch_size,
         best_round=training["best_round"],
         rounds=rounds,
-        stages=stages | {name: value for name, value in training.items() if name.endswith("_seconds")},
+        stages={name: value for name, value in training.items() if name.endswith("_seconds")},
     )
 
 
@@ -157,12 +153,6 @@ def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int32]:
     found = np.full((len(scores), k), -1, dtype=np.int32)
     found[:, :width] = np.where(is_allowed, items, -1)
     return found
-
-
-def _share(shared: Path, place: Path) -> None:
-    """Let the folder in which a fit looks for its estimator be the shared one."""
-    if not place.exists():
-        place.symlink_to(shared.resolve(), target_is_directory=True)
 
 
 def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:

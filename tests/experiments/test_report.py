@@ -43,7 +43,7 @@ def line(system: str, f: float, **changes: Any) -> Line:
         "metrics": {"f@20": f, "recall@20": f, "precision@20": 2 * f, "ndcg@20": 3 * f, "f@40": 1.5 * f},
         "settings": {
             "file": f"{system}.toml",
-            "data": {"name": "ml-1m", "log": "x", "items": None, "split_seed": 0},
+            "data": {"name": "ml-1m", "log": "x", "items": None},
             "config": config.model_dump(mode="json"),
         },
     }

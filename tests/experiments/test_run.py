@@ -178,7 +178,7 @@ def test_who_is_held_out_does_not_depend_on_the_seed(folder: Path, monkeypatch: 
 
     monkeypatch.setattr(experiments.run, "split_dataset", watched)
     assert run(folder, settings(folder, "p", 'system = "popularity"'), seeds="0 1") == 0
-    assert run(folder, settings(folder, "q", 'system = "popularity"\nrole = "best"\ndata.split_seed = 1')) == 0
+    assert run(folder, settings(folder, "q", 'system = "popularity"\nrole = "best"\nconfig.data.split_seed = 1')) == 0
     assert asked[0] == asked[1] != asked[2]
 
 
@@ -219,8 +219,10 @@ def test_an_estimator_is_trained_once_and_charged_to_every_run_that_uses_it(
     cost = json.loads(cost_file.read_text())
     tree, sasrec = (line for line in read_lines(folder / "runs.jsonl") if line["split"] == "test")
     assert cost["epochs"] == 2
-    assert tree["stages"]["estimator_training_seconds"] == cost["seconds"]
-    assert tree["seconds"] >= tree["seconds_estimator"] >= cost["seconds"]
+    assert tree["seconds"] >= cost["seconds"]
+    assert tree["stages"].keys() >= {"estimator_seconds", "labels_seconds", "learning_seconds"}
+    stages = tree["stages"]
+    assert (tree["seconds_estimator"] or 0.0) == pytest.approx(stages["estimator_seconds"] + stages["labels_seconds"])
     assert sasrec["seconds"] >= cost["seconds"]
     assert sasrec["instances"] == 2 * (38 * 11 + 10 * 5)
 

@@ -82,7 +82,7 @@ class SoftInstances:
 
 
 def likeliest_items(scores: Float32Array, *, count: int) -> tuple[Int32Array, Float32Array]:
-    """The items of the highest scores (instances, items), likeliest first, and their softmax: both (instances, count)."""
+    """The items of the highest scores (instances, items), likeliest first, and their softmax, (instances, count)."""
     some = np.argpartition(-scores, count - 1, axis=1)[:, :count]
     chosen = np.take_along_axis(scores, some, axis=1)
     order = np.argsort(-chosen, axis=1, kind="stable")

@@ -28,8 +28,8 @@ these files by `python -m experiments.report`.
 - **Faithful** rows: as the paper has it. **Best** rows: as good as we can make it. They are never mixed.
 - **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
 - ± is the standard deviation over the seeds. A ratio is taken seed by seed, then averaged.
-- Instances are (history, target) pairs seen in training, over all rounds. Seconds are wall-clock of
-  training on two cores, orders of magnitude where they were shared; the estimator's are those of SASRec and its labels.
+- Instances are histories with their targets that training saw, over all rounds. Seconds are wall-clock of training
+  on two cores, orders of magnitude where they were shared; the estimator's are those of SASRec and its labels.
 - Lost to beam: how much less F@20 the beam finds than an exact scan by the same model; below 0 it finds more."""
 
 

@@ -14,7 +14,10 @@ def fault_lines(error: pytest.ExceptionInfo[SettingsError]) -> list[str]:
 
 def test_presets_differ_where_they_should() -> None:
     small, default, paper = (Config.preset(name) for name in ("small", "default", "paper"))
-    assert default == Config()
+    assert Config.preset("default", training={"most_instances": None}) == Config()
+    assert (small.training.most_instances, default.training.most_instances) == (600_000, 1_000_000)
+    assert paper.training.most_instances == 80_000 * paper.training.batch_size
+    assert (paper.training.method, paper.training.rounds) == ("dtr-t-rl", 12)
     assert small.model.history_length == 20
     assert (small.model.attention_hidden, small.training.negatives) == (16, 30)
     assert (default.model.history_length, paper.model.history_length) == (69, 69)

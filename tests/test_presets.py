@@ -1,0 +1,47 @@
+"""Every preset learns, with its own sizes and through all stages of its own method, on a log of a few dozen users."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.config import PRESETS, Config, PresetName
+from beamtree.data.dataset import prepare_dataset
+from beamtree.evaluation.protocol import split_dataset
+from beamtree.fitting import fit_model
+from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
+from tests.small import two_group_log
+
+STEPS = 2
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> None:
+    whole = Config.preset(name)
+    rounds = min(whole.training.rounds, 2)
+    shortened: dict[str, Any] = {
+        "most_instances": STEPS * whole.training.batch_size,
+        "validations": 1,
+        "rounds": rounds,
+    }
+    config = Config.preset(name, training=shortened, estimator={"epochs": 1})
+    categories = pl.DataFrame({"item_id": [f"{group}{item}" for group in "ab" for item in range(10)]}).with_columns(
+        category=pl.col("item_id").str.head(1)
+    )
+    dataset = prepare_dataset(two_group_log(length=40), items=categories, min_interactions=config.data.min_interactions)
+    events: list[Event] = []
+    artefact = fit_model(
+        dataset,
+        split_dataset(dataset, config=config),
+        config=config,
+        work=None,
+        listen=events.append,
+        should_stop=lambda: False,
+    )
+    assert sum(isinstance(event, StepDone) for event in events) == STEPS * rounds
+    assert sum(isinstance(event, TreeRelearned) for event in events) == rounds - 1
+    assert any(isinstance(event, EstimatorValidated) for event in events) == (whole.training.method == "dtr-t-rl")
+    assert sorted(artefact.tree.item_at_leaf.tolist()) == list(range(20))
+    assert all(np.isfinite(array).all() for array in artefact.weights.values())
+    assert all(report["validation"]["f@20"] > 0.0 for report in artefact.training["rounds"])

@@ -150,7 +150,10 @@ class TrainingSettings(_Section):
         "once per round where its labels are rectified; the estimator draws likewise; 1: the very next",
     )
     targets_per_history: int = Field(
-        1, ge=1, le=1000, description="so many of these are targets at once and share the history's negatives"
+        1,
+        ge=1,
+        le=1000,
+        description="so many of these are targets at once and share the history's negatives; the estimator's too",
     )
     most_instances: int | None = Field(
         None, ge=1, description="a round ends after so many instances, however many epochs that is"

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from beamtree.training.checkpoint import RunIdentity, model_arrays
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener, TreeRelearned
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.labelled import RectifiedInstances
 from beamtree.training.learner import Learner, TorchLearner
@@ -69,7 +70,7 @@ class _Run:
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""
-        return replace(self.instances, seed=round_seed(self.config.training.seed, round_number))
+        return self.instances.with_seed(round_seed(self.config.training.seed, round_number))
 
     def stop_while(self, doing: str) -> Callable[[], None]:
         """To be called at each step of something that keeps no checkpoint: InterruptedTraining when asked to stop."""
@@ -102,9 +103,7 @@ def fit_model(
         split.train,
         first_target=split.first_target,
         history_length=config.model.history_length,
-        target_horizon=config.training.target_horizon,
-        targets_each=config.training.targets_per_history,
-        seed=config.training.seed,
+        horizon=_horizon(config, seed=config.training.seed),
     )
     estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
     run = _Run(dataset, split, config, work, listen, should_stop, instances)
@@ -130,6 +129,11 @@ def fit_model(
             **_seconds(rounds, trained),
         },
     )
+
+
+def _horizon(config: Config, *, seed: int) -> TargetHorizon:
+    settings = config.training
+    return TargetHorizon(settings.target_horizon, each=settings.targets_per_history, seed=seed)
 
 
 def _seconds(rounds: Rounds, trained: TrainedEstimator | None) -> dict[str, Any]:
@@ -350,7 +354,7 @@ def _obtain_estimator(
         validation_users=users,
         data=dataset.fingerprint,
         history_length=config.model.history_length,
-        target_horizon=config.training.target_horizon,
+        horizon=[config.training.target_horizon, config.training.targets_per_history],
         seed=seed,
         protocol=describe_protocol(config),
     )
@@ -362,7 +366,7 @@ def _obtain_estimator(
         history_length=config.model.history_length,
         run=EstimatorRun(
             settings=config.estimator,
-            target_horizon=config.training.target_horizon,
+            horizon=_horizon(config, seed=seed),
             seed=seed,
             validate=validate if len(users) else None,
             listen=listen,

@@ -38,6 +38,7 @@ def obtain_estimator(
             config.estimator.model_dump(mode="json"),
             config.model.history_length,
             config.training.target_horizon,
+            config.training.targets_per_history,
             config.training.seed if config.estimator.seed is None else config.estimator.seed,
             config.training.validation_users,
             config.data.protocol,

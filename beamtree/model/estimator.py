@@ -86,11 +86,15 @@ class SasRec(nn.Module):
     def loss(self, histories: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items.
 
-        The scores of all positions are never in memory together: they are computed again on the way back.
+        Several targets of a position (rows, positions, targets) share it evenly. Scores that are too many for memory
+        are computed in parts, and again on the way back.
         """
-        wanted = targets >= 0
-        vectors, labels = self.encode(histories)[wanted], targets[wanted]
+        several = targets if targets.ndim == 3 else targets.unsqueeze(2)
+        wanted = (several >= 0).any(dim=2)
+        vectors, labels = self.encode(histories)[wanted], several[wanted]
         rows = max(1, SCORES_AT_A_TIME // len(self.items))
+        if len(labels) <= rows:
+            return _summed_cross_entropy(vectors, self.items, labels) / len(labels)
         parts = [
             checkpoint(_summed_cross_entropy, part, self.items, part_labels, use_reentrant=False)
             for part, part_labels in zip(vectors.split(rows), labels.split(rows), strict=True)
@@ -136,4 +140,8 @@ class _Block(nn.Module):
 
 
 def _summed_cross_entropy(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(vectors @ items.T, labels, reduction="sum")
+    """Of labels (rows, targets), -1 where there is none; the targets of a row share it evenly."""
+    scores = vectors @ items.T
+    is_label = labels >= 0
+    labelled = scores.gather(1, labels.clamp(min=0)).masked_fill(~is_label, 0.0)
+    return (scores.logsumexp(dim=1) - labelled.sum(dim=1) / is_label.sum(dim=1)).sum()

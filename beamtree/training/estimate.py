@@ -16,7 +16,9 @@ from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
 from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
 from beamtree.training.events import EstimatorValidated, Listener
-from beamtree.training.randomness import draws_below, numpy_generator, seed_for
+from beamtree.training.horizon import NO_TARGET, TargetHorizon
+from beamtree.training.instances import VERY_NEXT
+from beamtree.training.randomness import numpy_generator, seed_for
 
 WARMUP_STEPS = 100
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
@@ -35,7 +37,7 @@ class EstimatorRun:
     """
 
     settings: EstimatorSettings
-    target_horizon: int
+    horizon: TargetHorizon
     seed: int
     validate: ValidateEstimator | None
     listen: Listener
@@ -109,19 +111,19 @@ class TrainingWindows:
         return len(self.first)
 
     def batch(
-        self, windows: Int64Array, *, target_horizon: int = 1, seed: int = 0, epoch: int = 0
+        self, windows: Int64Array, *, horizon: TargetHorizon = VERY_NEXT, epoch: int = 0
     ) -> tuple[Int32Array, Int32Array]:
         """Inputs and targets (windows, length) of the numbered windows, -1 in front of both.
 
-        A target is drawn from the next `target_horizon` items of the span after its input.
+        Several targets of each input are (windows, length, targets).
         """
         first, end = self.first[windows], self.end[windows]
         inputs = cut_histories(self.items, starts=first, ends=end - 1, length=self.length)
         position = end[:, None] - self.length + np.arange(self.length)
-        if target_horizon > 1:
-            choices = np.clip(self.span_end[windows][:, None] - position, 1, target_horizon)
-            position = position + draws_below(choices, numbers=position, seed=seed, purpose="targets", step=epoch)
-        return inputs, np.where(inputs >= 0, self.items[np.maximum(position, 0)], -1)
+        ends = np.broadcast_to(self.span_end[windows][:, None], position.shape)
+        targets = horizon.draw(self.items, np.maximum(position, 0), ends, numbers=position, epoch=epoch)
+        is_input = inputs >= 0 if horizon.each == 1 else (inputs >= 0)[:, :, None]
+        return inputs, np.where(is_input, targets, NO_TARGET)
 
 
 def _train(estimator: SasRec, windows: TrainingWindows, *, run: EstimatorRun, store: EstimatorStore | None) -> float:
@@ -184,7 +186,7 @@ def _step(
     run: EstimatorRun,
 ) -> float:
     """Learn from the chosen windows; the loss before the update."""
-    inputs, targets = windows.batch(chosen, target_horizon=run.target_horizon, seed=run.seed, epoch=progress.epoch)
+    inputs, targets = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
         loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long())

@@ -8,12 +8,13 @@ import numpy.typing as npt
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Spans
 from beamtree.errors import DataError
-from beamtree.training.randomness import draws_below, numpy_generator
+from beamtree.training.horizon import NO_TARGET, TargetHorizon
+from beamtree.training.randomness import numpy_generator
 
 Int64Array = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
 
-NO_TARGET = -1
+VERY_NEXT = TargetHorizon()
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,13 @@ class TrainingInstances:
     """Every position of every training span, from its first target on, is one instance.
 
     An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
-    target_horizon: an instance's target is the next item after its history, or, if more than 1, drawn from the next so
-    many of its span, each that exists being as likely. A draw depends on seed, epoch and number alone.
-    targets_each: so many of them are targets together, neighbours in the sequence, which is bent to a ring for it.
     """
 
     sequences: Sequences
     spans: Spans
     first_target: int
     history_length: int
-    target_horizon: int = 1
-    targets_each: int = 1
-    seed: int = 0
+    horizon: TargetHorizon = VERY_NEXT
     _first_instance: Int64Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -85,35 +81,33 @@ class TrainingInstances:
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
         """Cut the histories of the numbered instances, and their targets as drawn in an epoch."""
-        start, history_end, ahead, choices = self._places(instances, epoch=epoch)
+        span, start, history_end = self._places(instances)
         items = self.sequences.items
-        histories = cut_histories(items, starts=start, ends=history_end, length=self.history_length)
-        if self.targets_each == 1:
-            return Batch(histories=histories, targets=items[history_end + ahead])
-        place = np.arange(self.targets_each)
-        targets = items[history_end[:, None] + (ahead[:, None] + place) % choices[:, None]]
-        return Batch(histories=histories, targets=np.where(place < choices[:, None], targets, NO_TARGET))
+        return Batch(
+            histories=cut_histories(items, starts=start, ends=history_end, length=self.history_length),
+            targets=self.horizon.draw(items, history_end, self.spans.end[span], numbers=instances, epoch=epoch),
+        )
 
     def targets(self) -> Int32Array:
         """The (first) target of every instance, in the order of their numbers, as drawn in the first epoch."""
-        _, history_end, ahead, _ = self._places(np.arange(len(self), dtype=np.int64), epoch=0)
-        first: Int32Array = self.sequences.items[history_end + ahead]
-        return first
+        every = np.arange(len(self), dtype=np.int64)
+        span, _, history_end = self._places(every)
+        alone = replace(self.horizon, each=1)
+        return alone.draw(self.sequences.items, history_end, self.spans.end[span], numbers=every, epoch=0)
 
     def with_one_target(self) -> "TrainingInstances":
         """The same histories, each with its first target alone."""
-        return replace(self, targets_each=1)
+        return replace(self, horizon=replace(self.horizon, each=1))
 
-    def _places(self, instances: Int64Array, *, epoch: int) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
-        """Where the history of each instance starts, where it ends, how far ahead its target stands, of how many."""
+    def with_seed(self, seed: int) -> "TrainingInstances":
+        """The same histories, with targets drawn by another seed."""
+        return replace(self, horizon=replace(self.horizon, seed=seed))
+
+    def _places(self, instances: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The span of each instance, where its history starts, and where it ends: there the next item stands."""
         span = np.searchsorted(self._first_instance, instances, side="right") - 1
         start = self.spans.start[span]
-        history_end = start + self.first_target + instances - self._first_instance[span]
-        choices = np.minimum(self.spans.end[span] - history_end, self.target_horizon)
-        if self.target_horizon == 1:
-            return start, history_end, np.zeros_like(history_end), choices
-        ahead = draws_below(choices, numbers=instances, seed=self.seed, purpose="targets", step=epoch)
-        return start, history_end, ahead, choices
+        return span, start, start + self.first_target + instances - self._first_instance[span]
 
 
 class ShuffledOrder:

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.model.estimator import Estimator
-from beamtree.training.instances import NO_TARGET, Batch, TrainingInstances
+from beamtree.training.horizon import NO_TARGET
+from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.rectify import (
     Labels,
     Rectification,
@@ -83,7 +84,7 @@ class RectifiedInstances:
         total = np.zeros(self._height)
         for first in range(0, len(self), LABELS_AT_A_TIME):
             several = self._labels[first : first + LABELS_AT_A_TIME]
-            labels = several if self._instances.targets_each == 1 else several[:, 0]
+            labels = several if self._instances.horizon.each == 1 else several[:, 0]
             total += self._weights(labels).sum(axis=0, dtype=np.float64)
         return total / len(self)
 

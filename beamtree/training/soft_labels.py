@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.model.estimator import Estimator
-from beamtree.training.instances import NO_TARGET, Batch, TrainingInstances
+from beamtree.training.horizon import NO_TARGET
+from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.tree.item_tree import ItemTree
 
 Int32Array = npt.NDArray[np.int32]

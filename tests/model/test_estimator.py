@@ -16,6 +16,7 @@ from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import PopularityEstimator, SasRec
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, TrainingWindows, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
+from beamtree.training.horizon import TargetHorizon
 from tests.small import sequences_of
 
 RING = sequences_of([[(start + step) % 6 for step in range(9)] for start in range(6)])
@@ -56,6 +57,16 @@ def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
     torch.testing.assert_close(model.loss(inputs, targets), expected)
 
 
+def test_several_targets_of_a_position_share_it() -> None:
+    model = estimator()
+    inputs, first = torch.tensor([[-1, 0, 1, 2]]), torch.tensor([[-1, 1, 2, 3]])
+    second = torch.tensor([[-1, 4, 5, -1]])
+    logits = model.encode(inputs)[0, 1:] @ model.items.T
+    log_p = logits.log_softmax(dim=1)
+    expected = -(log_p[0, [1, 4]].mean() + log_p[1, [2, 5]].mean() + log_p[2, 3]) / 3
+    torch.testing.assert_close(model.loss(inputs, torch.stack([first, second], dim=2)), expected)
+
+
 def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:
     sequences = sequences_of([[0, 1, 2, 3, 4, 5, 0], [4, 5]])
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
@@ -73,7 +84,7 @@ def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
     seen: dict[int, set[int]] = {}
     for epoch in range(60):
-        inputs, targets = windows.batch(np.arange(len(windows)), target_horizon=3, seed=1, epoch=epoch)
+        inputs, targets = windows.batch(np.arange(len(windows)), horizon=TargetHorizon(3, seed=1), epoch=epoch)
         for item, target in zip(inputs.flat, targets.flat, strict=True):
             seen.setdefault(int(item), set()).add(int(target))
     assert seen.pop(-1) == {-1}
@@ -93,7 +104,7 @@ def train(
     events: list[Any] = []
     run = EstimatorRun(
         settings=settings,
-        target_horizon=2,
+        horizon=TargetHorizon(2),
         seed=3,
         validate=lambda estimator: float(estimator.scores(histories([0, 1, 2, 3]))[0, 4]),
         listen=events.append,
@@ -142,7 +153,7 @@ def test_what_decides_an_estimator_is_in_its_key() -> None:
     other_split = split_users(sequences_of([list(range(20))] * 30), seed=2)
 
     def key(settings: EstimatorSettings = base, split: Split = split, **rest: Any) -> str:
-        given = {"data": "d", "seed": 1, "protocol": "clean", "history_length": 5, "target_horizon": 1}
+        given = {"data": "d", "seed": 1, "protocol": "clean", "history_length": 5, "horizon": [1, 1]}
         return estimator_key(settings, split=split, validation_users=split.validation, **(given | rest))
 
     assert key() == key(EstimatorSettings(seed=9)), "which seed was taken is told apart by `seed`"
@@ -154,7 +165,7 @@ def test_what_decides_an_estimator_is_in_its_key() -> None:
         key(data="e"),
         key(seed=2),
         key(protocol="paper"),
-        key(target_horizon=2),
+        key(horizon=[2, 1]),
     }
     assert len(keys) == 8
 

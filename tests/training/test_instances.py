@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from beamtree.data.split import Spans
 from beamtree.errors import DataError
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import ShuffledOrder, TrainingInstances
 from tests.small import sequences_of
 
@@ -98,7 +99,9 @@ WIDE = sequences_of([list(range(10)), list(range(20, 26))])
 
 def drawn_targets(*, horizon: int, seed: int = 0, epoch: int = 0) -> list[int]:
     spans = spans_of((0, 9), (10, 16))
-    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, target_horizon=horizon, seed=seed)
+    instances = TrainingInstances(
+        WIDE, spans, first_target=1, history_length=3, horizon=TargetHorizon(horizon, seed=seed)
+    )
     drawn: list[int] = instances.batch(np.arange(len(instances)), epoch=epoch).targets.tolist()
     return drawn
 
@@ -117,7 +120,7 @@ def test_targets_come_from_the_next_interactions_of_the_same_span_each_as_often(
 
 def test_a_draw_depends_on_seed_epoch_and_instance_alone() -> None:
     spans = spans_of((0, 10), (10, 16))
-    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, target_horizon=4, seed=7)
+    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, horizon=TargetHorizon(4, seed=7))
     numbers = np.arange(len(instances))
     whole = instances.batch(numbers, epoch=2)
     for number in (5, 0, 13, 5):

@@ -11,7 +11,8 @@ from beamtree.data.split import Spans
 from beamtree.errors import SettingsError
 from beamtree.fitting import build_learner
 from beamtree.model.preference import build_model
-from beamtree.training.instances import NO_TARGET, Batch, TrainingInstances, one_target_each
+from beamtree.training.horizon import NO_TARGET, TargetHorizon
+from beamtree.training.instances import Batch, TrainingInstances, one_target_each
 from beamtree.training.learner import TorchLearner
 from beamtree.training.negatives import UniformNegatives
 from beamtree.tree.build import plant
@@ -23,7 +24,7 @@ def instances(*, horizon: int, each: int, seed: int = 0) -> TrainingInstances:
     spans = Spans(user=np.array([0], dtype=np.int32), start=np.array([0]), end=np.array([10]))
     sequences = Sequences(SEQUENCE, np.array([0, 10]))
     return TrainingInstances(
-        sequences, spans, first_target=1, history_length=4, target_horizon=horizon, targets_each=each, seed=seed
+        sequences, spans, first_target=1, history_length=4, horizon=TargetHorizon(horizon, each=each, seed=seed)
     )
 
 

@@ -1,0 +1,44 @@
+"""Which of the next interactions after a history are its targets."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.training.randomness import draws_below
+
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+NO_TARGET = -1
+
+
+@dataclass(frozen=True)
+class TargetHorizon:
+    """Targets are drawn from the next `length` interactions, each that exists being as likely; 1: the very next.
+
+    each: so many of them together, neighbours in the sequence, which is bent to a ring for it. A draw depends on seed,
+    epoch and the number of what it is for.
+    """
+
+    length: int = 1
+    each: int = 1
+    seed: int = 0
+
+    def draw(
+        self, items: Int32Array, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int
+    ) -> Int32Array:
+        """Targets from the flat items; following: where the next item stands, ends: where its span ends, same shape.
+
+        The shape of `following`, and with several targets one more axis (..., each), -1 where there are fewer.
+        """
+        choices = np.clip(ends - following, 1, self.length)
+        ahead = np.zeros_like(choices)
+        if self.length > 1:
+            ahead = draws_below(choices, numbers=numbers, seed=self.seed, purpose="targets", step=epoch)
+        if self.each == 1:
+            alone: Int32Array = items[following + ahead]
+            return alone
+        place = np.arange(self.each)
+        several = items[following[..., None] + (ahead[..., None] + place) % choices[..., None]]
+        return np.where(place < choices[..., None], several, NO_TARGET)

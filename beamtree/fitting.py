@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from beamtree import native
 from beamtree.artefact import Artefact
-from beamtree.config import Config
+from beamtree.config import Config, TrainingSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import InterruptedTraining, SettingsError
@@ -246,21 +246,14 @@ def _learn_round(
     settings = run.config.training.model_copy(update={"seed": round_seed(run.config.training.seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
     drawn = run.instances_of_round(rounds.round)
-    labels: dict[str, Any] = {}
-    instances: TrainingInstances | RectifiedInstances | SoftInstances = drawn
-    if estimator is not None:
-        instances = _labelled(drawn, estimator, tree=rounds.tree, run=run)
-        labels = {
-            "mean_labels": [round(float(label), 4) for label in instances.mean_labels()],
-            "labels_seconds": instances.seconds,
-        }
+    labelled = None if estimator is None else _labelled(drawn, estimator, tree=rounds.tree, settings=settings)
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
         plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
     progress = optimise(
         build_learner(model, rounds.tree, config=config),
-        instances,
+        drawn if labelled is None else labelled,
         settings=settings,
         validate=_validation(run.dataset, run.split.validation, tree=rounds.tree, config=run.config),
         plan=plan,
@@ -268,6 +261,10 @@ def _learn_round(
         should_stop=run.should_stop,
     )
     best = next((entry for entry in progress.validations if entry["step"] == progress.best_step), {})
+    labels: dict[str, Any] = {}
+    if labelled is not None:
+        mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]
+        labels = {"mean_labels": mean_labels, "labels_seconds": labelled.seconds}
     return {
         "round": rounds.round,
         "steps": progress.step,
@@ -275,27 +272,18 @@ def _learn_round(
         "validation": best,
         "validations": progress.validations,
         **labels,
-        "seconds": round(progress.seconds, 1),
+        "seconds": round(progress.seconds - (0.0 if labelled is None else labelled.seconds), 1),
     }
 
 
 def _labelled(
-    instances: TrainingInstances, estimator: Estimator, *, tree: ItemTree, run: _Run
+    instances: TrainingInstances, estimator: Estimator, *, tree: ItemTree, settings: TrainingSettings
 ) -> RectifiedInstances | SoftInstances:
     """The instances with labels that the estimator rectifies, hard or soft."""
-    settings, on_step = run.config.training, run.stop_while("computing rectified labels")
     if settings.rectification == "soft":
-        return SoftInstances(
-            instances,
-            estimator=estimator,
-            tree=tree,
-            items=settings.soft_items,
-            share=settings.soft_share,
-            on_step=on_step,
-        )
-    return RectifiedInstances(
-        instances, estimator=estimator, tree=tree, rectification=settings.rectification, on_step=on_step
-    )
+        items, share = settings.soft_items, settings.soft_share
+        return SoftInstances(instances, estimator=estimator, tree=tree, items=items, share=share)
+    return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification=settings.rectification)
 
 
 def _relearn(run: _Run, model: PreferenceModel, rounds: Rounds) -> Relearned:

@@ -147,8 +147,8 @@ def bound_section(diagnostics: Diagnostics) -> Section:
         f"{compact(bound.divergence)}, finite sample {compact(bound.concentration)} nats.",
         plot=plot_bound(bound),
         tables=(
-            Table(("term", "nats", "formula"), tuple(rows)),
-            Table(("symbol", "value", "what it is"), tuple(symbols)),
+            Table(("term", "nats", "formula"), tuple(rows), texts=(0, 2)),
+            Table(("symbol", "value", "what it is"), tuple(symbols), texts=(0, 2)),
             Table(("layer", "shape", "largest row sum", "largest column sum", "spectral norm"), tuple(layers)),
         ),
         definition="Theorem 4, summed over levels 1 to H. "

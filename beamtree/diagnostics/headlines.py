@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from beamtree.diagnostics.averages import Average
-from beamtree.diagnostics.beams import BeamResult
+from beamtree.diagnostics.beams import BeamComparison, BeamResult
 from beamtree.diagnostics.report import Diagnostics
 
 
@@ -46,6 +46,16 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
 def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:
     """The measured beam nearest to a width."""
     return min(diagnostics.beams.results, key=lambda result: abs(result.width - width))
+
+
+def narrowest_enough(beams: BeamComparison) -> BeamResult | None:
+    """The narrowest beam from which on no width loses more F@20 than its standard error or 1 % of the scan's."""
+    enough: BeamResult | None = None
+    for result in reversed(beams.results):
+        if result.lost_f.mean > max(result.lost_f.standard_error or 0.0, 0.01 * beams.scan_f.mean):
+            break
+        enough = result
+    return enough
 
 
 def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:

@@ -69,6 +69,11 @@ def _section(section: Section) -> str:
 
 
 def _table(table: Table) -> str:
-    header = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.header)
-    rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>\n{rows}\n</tbody></table></div>'
+    def cells(tag: str, row: tuple[str, ...]) -> str:
+        kinds = (' class="text"' if column in table.texts else "" for column in range(len(row)))
+        opened = (f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
+        return f"<tr>{''.join(opened)}</tr>"
+
+    header = cells("th", table.header)
+    rows = "\n".join(cells("td", row) for row in table.rows)
+    return f'<div class="scroll"><table><thead>{header}</thead><tbody>\n{rows}\n</tbody></table></div>'

@@ -1,6 +1,6 @@
 """What the levels of the tree are worth to a search: loss, beams, max-heap, sampling, in words."""
 
-from beamtree.diagnostics.headlines import percent, result_at, worst_heap_level
+from beamtree.diagnostics.headlines import narrowest_enough, percent, result_at, worst_heap_level
 from beamtree.diagnostics.plots import plot_beams, plot_heap, plot_loss, plot_sampling
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.section import Section, Table, cell, estimated, share_cell
@@ -41,23 +41,17 @@ def loss_section(diagnostics: Diagnostics) -> Section:
 def beams_section(diagnostics: Diagnostics) -> Section:
     """Beam search against an exact scan."""
     beams = diagnostics.beams
-    enough = next(
-        (
-            result
-            for result in beams.results
-            if result.lost_f.mean <= max(result.lost_f.standard_error or 0.0, 0.01 * beams.scan_f.mean)
-        ),
-        beams.results[-1],
-    )
     own = result_at(diagnostics, diagnostics.subject.beam_width)
+    enough = narrowest_enough(beams)
+    advice = "At no measured width" if enough is None else f"A beam of {enough.width} is enough: from there on"
     return Section(
         key="beams",
         title="Beam search against an exact scan",
         meaning="What the search loses by not scoring every item: the overlap says how often it finds the model's own "
         "top 20, the lost F@20 whether people would notice.",
         reading=f"At a beam of {own.width} the search finds {percent(own.overlap)} of the exact top 20 and F@20 is "
-        f"{own.f.mean:.4f} against {beams.scan_f.mean:.4f} by the scan. A beam of {enough.width} is enough: from "
-        "there on the lost F@20 is within its standard error or 1 % of the scan's.",
+        f"{own.f.mean:.4f} against {beams.scan_f.mean:.4f} by the scan. {advice} the lost F@20 is within its standard "
+        "error or 1 % of the scan's.",
         plot=plot_beams(beams),
         tables=(
             Table(

@@ -10,10 +10,11 @@ from beamtree.diagnostics.report import Diagnostics
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text; columns after the first are numbers."""
+    """Cells of text; texts: the columns that hold words, the others hold numbers."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    texts: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
-"""Training instances with rectified labels: computed once for a tree and kept, as compactly as the labels allow."""
+"""Training instances with rectified labels: computed when first met and kept, as compactly as the labels allow."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from beamtree.model.estimator import Estimator
 from beamtree.training.horizon import NO_TARGET
 from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.label_cache import LabelCache
 from beamtree.training.rectify import (
     Labels,
     Rectification,
@@ -20,9 +20,6 @@ from beamtree.training.rectify import (
     winning_child_levels,
 )
 from beamtree.tree.item_tree import ItemTree
-
-SCORES_AT_A_TIME = 2**24
-LABELS_AT_A_TIME = 2**16
 
 _LABELS: dict[Rectification, Callable[..., Labels]] = {
     "subtree": first_winning_level,
@@ -38,40 +35,34 @@ class RectifiedInstances:
     """
 
     def __init__(
-        self,
-        instances: TrainingInstances,
-        *,
-        estimator: Estimator,
-        tree: ItemTree,
-        rectification: Rectification,
-        on_step: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, rectification: Rectification
     ) -> None:
-        """Asks the estimator about every instance, in blocks of bounded memory; `seconds` is what that took.
+        labels_of = _LABELS[rectification]
 
-        on_step: called before each block; it may raise to stop.
-        """
+        def labels(batch: Batch) -> tuple[Labels]:
+            leaf_scores = scores_by_leaf(estimator.scores(batch.histories), tree)
+            leaves = tree.leaf_of_item[batch.targets].astype(np.int64)
+            if batch.targets.ndim == 1:
+                return (labels_of(leaf_scores, leaves, tree=tree),)
+            return (np.stack([labels_of(leaf_scores, column, tree=tree) for column in leaves.T], axis=1),)
+
         self._instances = instances
         self._rectification = rectification
         self._height = tree.height
-        started = clock()
-        parts: list[Labels] = []
-        block = max(1, SCORES_AT_A_TIME // tree.num_leaves)
-        for first in range(0, len(instances), block):
-            on_step()
-            batch = instances.batch(np.arange(first, min(first + block, len(instances))))
-            leaf_scores = scores_by_leaf(estimator.scores(batch.histories), tree)
-            parts.append(_labels_of_targets(batch.targets, leaf_scores, tree=tree, labels_of=_LABELS[rectification]))
-        self._labels = np.concatenate(parts)
-        self.seconds = clock() - started
+        self._cache = LabelCache(instances, labels)
 
     def __len__(self) -> int:
         return len(self._instances)
 
+    @property
+    def seconds(self) -> float:
+        """What the labels took so far."""
+        return self._cache.seconds
+
     def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:  # noqa: ARG002
         """Histories, targets and labels of the numbered instances; the same in every epoch."""
         batch = self._instances.batch(instances)
-        labels = self._labels[instances]
+        (labels,) = self._cache.of(instances)
         if batch.targets.ndim == 1:
             return replace(batch, level_weights=self._weights(labels))
         is_target = (batch.targets != NO_TARGET)[:, :, None]
@@ -80,28 +71,12 @@ class RectifiedInstances:
         return replace(batch, level_weights=np.stack(columns, axis=1) * share)
 
     def mean_labels(self) -> npt.NDArray[np.float64]:
-        """The mean label of each level, 1 to height, of first targets: (height,); if 0 or 1, the share that counts."""
-        total = np.zeros(self._height)
-        for first in range(0, len(self), LABELS_AT_A_TIME):
-            several = self._labels[first : first + LABELS_AT_A_TIME]
-            labels = several if self._instances.horizon.each == 1 else several[:, 0]
-            total += self._weights(labels).sum(axis=0, dtype=np.float64)
-        return total / len(self)
+        """The mean label of each level, 1 to height, over the (first) targets met so far; empty if there was none."""
+        if not self._cache.is_known.any():
+            return np.empty(0)
+        (labels,) = self._cache.known()
+        alone = labels if self._instances.horizon.each == 1 else labels[:, 0]
+        return np.asarray(self._weights(alone).mean(axis=0, dtype=np.float64))
 
     def _weights(self, labels: Labels) -> npt.NDArray[np.float32]:
         return level_weights(labels, rectification=self._rectification, height=self._height)
-
-
-def _labels_of_targets(
-    targets: npt.NDArray[np.int32],
-    leaf_scores: npt.NDArray[np.float32],
-    *,
-    tree: ItemTree,
-    labels_of: Callable[..., Labels],
-) -> Labels:
-    """Labels of targets (instances,), or, side by side, of several (instances, targets)."""
-    leaves = tree.leaf_of_item[targets].astype(np.int64)
-    if targets.ndim == 1:
-        return labels_of(leaf_scores, leaves, tree=tree)
-    columns = [labels_of(leaf_scores, leaves[:, column], tree=tree) for column in range(targets.shape[1])]
-    return np.stack(columns, axis=1)

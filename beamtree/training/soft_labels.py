@@ -6,8 +6,6 @@ catalogue. An estimator knows all of it at once: here each history learns from i
 level a node counts by the likeliest item below it.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,51 +14,36 @@ import numpy.typing as npt
 from beamtree.model.estimator import Estimator
 from beamtree.training.horizon import NO_TARGET
 from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.label_cache import LabelCache
 from beamtree.tree.item_tree import ItemTree
 
 Int32Array = npt.NDArray[np.int32]
 Float32Array = npt.NDArray[np.float32]
 
-SCORES_AT_A_TIME = 2**24
-
 
 class SoftInstances:
     """The same instances; their batches add the likeliest items of each history to its targets, with their weights.
 
-    Kept per instance: `items` ids and probabilities, whatever the tree. share: of the loss that goes to them; the rest
-    goes to the observed targets, on every level.
+    Kept of each instance that was met: `items` ids and probabilities, whatever the tree. share: how much of the loss
+    goes to them; the rest goes to the observed targets, on every level.
     """
 
     def __init__(
-        self,
-        instances: TrainingInstances,
-        *,
-        estimator: Estimator,
-        tree: ItemTree,
-        items: int,
-        share: float,
-        on_step: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, items: int, share: float
     ) -> None:
-        """Asks the estimator about every instance, in blocks of bounded memory; `seconds` is what that took.
+        def likeliest(batch: Batch) -> tuple[Int32Array, Float32Array]:
+            return likeliest_items(estimator.scores(batch.histories), count=min(items, tree.num_items))
 
-        on_step: called before each block; it may raise to stop.
-        """
         self._instances, self._tree, self._share = instances, tree, share
-        started = clock()
-        likeliest, probabilities = [], []
-        block = max(1, SCORES_AT_A_TIME // tree.num_items)
-        for first in range(0, len(instances), block):
-            on_step()
-            batch = instances.batch(np.arange(first, min(first + block, len(instances))))
-            best, probability = likeliest_items(estimator.scores(batch.histories), count=min(items, tree.num_items))
-            likeliest.append(best)
-            probabilities.append(probability)
-        self._likeliest, self._probabilities = np.concatenate(likeliest), np.concatenate(probabilities)
-        self.seconds = clock() - started
+        self._cache = LabelCache(instances, likeliest)
 
     def __len__(self) -> int:
         return len(self._instances)
+
+    @property
+    def seconds(self) -> float:
+        """What the labels took so far."""
+        return self._cache.seconds
 
     def mean_labels(self) -> npt.NDArray[np.float64]:
         """What the labels of each level, 1 to height, add up to: 1 everywhere."""
@@ -73,8 +56,8 @@ class SoftInstances:
         is_target = observed != NO_TARGET
         hard = (1.0 - self._share) * is_target / is_target.sum(axis=1, keepdims=True)
         hard_levels = np.repeat(hard.astype(np.float32)[:, :, None], self._tree.height, axis=2)
-        likely = self._likeliest[instances]
-        soft = self._share * soft_level_weights(likely, self._probabilities[instances], tree=self._tree)
+        likely, probabilities = self._cache.of(instances)
+        soft = self._share * soft_level_weights(likely, probabilities, tree=self._tree)
         return replace(
             batch,
             targets=np.concatenate([observed, likely], axis=1),

@@ -114,7 +114,6 @@ def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
 STAGES = {
     "estimator": "Stopped in epoch 1 of the estimator, after step 1",
     "clustering": "Stopped while clustering",
-    "labels": "Stopped while computing rectified labels",
     "relearning": "Stopped while learning the tree",
 }
 
@@ -153,7 +152,6 @@ def test_the_first_request_stops_every_stage_and_resuming_gives_the_same_bytes(t
     call = {
         "estimator": 1,
         "clustering": dry.calls_until(EstimatorValidated, last=True) + 1,
-        "labels": dry.calls_until(StepDone, last=False),
         "relearning": dry.calls_until(TreeRelearned, last=False),
     }[stage]
     with pytest.raises(InterruptedTraining, match=STAGES[stage]):

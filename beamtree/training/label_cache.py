@@ -1,0 +1,58 @@
+"""What an estimator says about training instances: asked when an instance is first met, and kept."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beamtree.training.instances import Batch, TrainingInstances
+
+Int64Array = npt.NDArray[np.int64]
+Answer = npt.NDArray[Any]
+BLOCK = 128
+
+
+class LabelCache:
+    """Arrays with one row per instance, filled as instances are asked for.
+
+    answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, filled up with the last one where
+    fewer are needed: with one shape for all, what it says of an instance does not depend on the company it comes in.
+    seconds: what the answers took so far.
+    """
+
+    def __init__(
+        self,
+        instances: TrainingInstances,
+        answer: Callable[[Batch], tuple[Answer, ...]],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.seconds = 0.0
+        self.is_known = np.zeros(len(instances), dtype=bool)
+        self._instances = instances
+        self._answer = answer
+        self._clock = clock
+        self._kept: tuple[Answer, ...] = ()
+
+    def of(self, instances: Int64Array) -> tuple[Answer, ...]:
+        """The answers for the numbered instances."""
+        missing = np.unique(instances[~self.is_known[instances]])
+        started = self._clock()
+        for first in range(0, len(missing), BLOCK):
+            block = missing[first : first + BLOCK]
+            self._keep(block, self._answer(self._instances.batch(np.resize(block, BLOCK))))
+        self.seconds += self._clock() - started
+        return tuple(array[instances] for array in self._kept)
+
+    def known(self) -> tuple[Answer, ...]:
+        """The answers for all instances met so far."""
+        return tuple(array[self.is_known] for array in self._kept)
+
+    def _keep(self, block: Int64Array, answers: tuple[Answer, ...]) -> None:
+        if not self._kept:
+            self._kept = tuple(np.zeros((len(self.is_known), *array.shape[1:]), array.dtype) for array in answers)
+        for kept, array in zip(self._kept, answers, strict=True):
+            kept[block] = array[: len(block)]
+        self.is_known[block] = True

@@ -1,0 +1,64 @@
+"""Labels that are computed when first met, and kept."""
+
+import numpy as np
+import torch
+
+from beamtree.config import EstimatorSettings
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import Spans
+from beamtree.model.estimator import SasRec
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.label_cache import BLOCK, LabelCache
+from beamtree.training.labelled import RectifiedInstances
+from beamtree.tree.build import plant
+
+ITEMS = 50
+
+
+def instances(*, each: int = 1) -> TrainingInstances:
+    generator = np.random.default_rng(0)
+    sequences = Sequences(generator.integers(0, ITEMS, 400).astype(np.int32), np.array([0, 400]))
+    spans = Spans(user=np.array([0], dtype=np.int32), start=np.array([0]), end=np.array([400]))
+    horizon = TargetHorizon(each, each=each)
+    return TrainingInstances(sequences, spans, first_target=1, history_length=6, horizon=horizon)
+
+
+def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> None:
+    asked: list[int] = []
+
+    def answer(batch: Batch) -> tuple[np.ndarray]:
+        asked.append(len(batch.targets))
+        return (batch.targets * 2,)
+
+    every = instances()
+    cache = LabelCache(every, answer)
+    first, again = np.array([5, 7, 5, 300]), np.array([300, 7, 9])
+    np.testing.assert_array_equal(cache.of(first)[0], 2 * every.batch(first).targets)
+    np.testing.assert_array_equal(cache.of(again)[0], 2 * every.batch(again).targets)
+    cache.of(again)
+    assert asked == [BLOCK, BLOCK]
+    assert np.flatnonzero(cache.is_known).tolist() == [5, 7, 9, 300]
+
+
+def test_labels_do_not_depend_on_the_company_they_are_computed_in() -> None:
+    estimator = SasRec(
+        EstimatorSettings(width=16, heads=2),
+        num_items=ITEMS,
+        history_length=6,
+        generator=torch.Generator().manual_seed(0),
+    ).eval()
+    tree = plant(np.random.default_rng(1).permutation(ITEMS).astype(np.int32), branching=2)
+
+    def rectified() -> RectifiedInstances:
+        return RectifiedInstances(instances(each=3), estimator=estimator, tree=tree, rectification="normalised")
+
+    together, apart = rectified(), rectified()
+    every = np.arange(200)
+    expected = together.batch(every).level_weights
+    assert expected is not None
+    for part in np.array_split(np.random.default_rng(2).permutation(every), 13):
+        found = apart.batch(part).level_weights
+        assert found is not None
+        np.testing.assert_array_equal(found, expected[part])
+    np.testing.assert_allclose(apart.mean_labels(), together.mean_labels(), rtol=1e-12)

@@ -13,7 +13,7 @@ from beamtree.fitting import fit_model
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
 from tests.small import two_group_log
 
-STEPS = 2
+STEPS, BATCH_SIZE = 2, 12
 
 
 @pytest.mark.parametrize("name", list(PRESETS))
@@ -21,7 +21,8 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
     whole = Config.preset(name)
     rounds = min(whole.training.rounds, 2)
     shortened: dict[str, Any] = {
-        "most_instances": STEPS * whole.training.batch_size,
+        "batch_size": BATCH_SIZE,
+        "most_instances": STEPS * BATCH_SIZE,
         "validations": 1,
         "rounds": rounds,
     }

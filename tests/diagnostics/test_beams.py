@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users, overlaps, scored_nodes
+from beamtree.diagnostics.averages import Average
+from beamtree.diagnostics.beams import (
+    BeamComparison,
+    BeamResult,
+    beam_widths,
+    compare_beams,
+    num_scanned_users,
+    overlaps,
+    scored_nodes,
+)
+from beamtree.diagnostics.headlines import narrowest_enough
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.tree.build import plant
 from tests.small import ragged, random_tree, small_config, two_group_log
@@ -60,3 +70,17 @@ def test_fewer_users_are_scanned_where_the_catalogue_is_huge(monkeypatch: pytest
     assert num_scanned_users(tree, users=200) == 50
     monkeypatch.setattr("beamtree.diagnostics.beams.MOST_SCANNED_LEAVES", 50)
     assert num_scanned_users(tree, users=200) == 10
+
+
+def test_a_beam_is_enough_only_if_all_wider_ones_are() -> None:
+    """F@20 of the scan is 0.5, so 0.005 may be lost: beam 1 is within by luck, beam 2 is not, beams 3 and 4 are."""
+
+    def comparison(*lost: float) -> BeamComparison:
+        share = Average(1.0, 0.0)
+        results = [BeamResult(width, share, share, Average(loss, 0.001), 1.0) for width, loss in enumerate(lost, 1)]
+        return BeamComparison(1, 9, 4, Average(0.5, None), tuple(results))
+
+    found = narrowest_enough(comparison(0.0, 0.1, 0.004, -0.2))
+    assert found is not None
+    assert found.width == 3
+    assert narrowest_enough(comparison(0.0, 0.1)) is None

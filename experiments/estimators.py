@@ -35,7 +35,7 @@ def obtain_estimator(
     """
     key = json.dumps(
         [
-            config.estimator.model_dump(mode="json"),
+            config.estimator.model_dump(mode="json", exclude={"seed"}),
             config.model.history_length,
             config.training.target_horizon,
             config.training.targets_per_history,

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree import native
 from beamtree.artefact import Artefact
@@ -16,7 +15,7 @@ from beamtree.config import Config, TrainingSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Spans, Split
 from beamtree.errors import InterruptedTraining, SettingsError
-from beamtree.evaluation.protocol import Questions, by_beam, describe_protocol, evaluate
+from beamtree.evaluation.protocol import by_beam, by_scores, describe_protocol, evaluate
 from beamtree.model.estimator import Estimator
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.retrieval.engine import Engine
@@ -333,7 +332,8 @@ def _obtain_estimator(
     users = _sample(split.validation, config=config, seed=seed)
 
     def validate(estimator: Estimator) -> float:
-        metrics = evaluate(_by_estimator(estimator), dataset, users, config=config, cutoffs=(20,))
+        recommend = by_scores(estimator.scores, history_length=estimator.history_length, num_items=len(dataset.items))
+        metrics = evaluate(recommend, dataset, users, config=config, cutoffs=(20,))
         return metrics[SELECTION_METRIC]
 
     key = estimator_key(
@@ -361,23 +361,6 @@ def _obtain_estimator(
             should_stop=should_stop,
         ),
     )
-
-
-def _by_estimator(estimator: Estimator) -> Callable[[Questions, int], npt.NDArray[np.int32]]:
-    """Recommendations by an estimator's own scores."""
-
-    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
-        scores = estimator.scores(questions.histories(estimator.history_length))
-        if questions.excluded_items is not None:
-            items, offsets = questions.excluded_items
-            scores[np.repeat(np.arange(len(scores)), np.diff(offsets)), items] = -np.inf
-        found = np.full((len(scores), k), -1, dtype=np.int32)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
-        is_allowed = np.isfinite(np.take_along_axis(scores, best, axis=1))
-        found[:, : best.shape[1]] = np.where(is_allowed, best, -1)
-        return found
-
-    return recommend
 
 
 def _validation(

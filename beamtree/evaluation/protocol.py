@@ -20,6 +20,9 @@ Recommend = Callable[["Questions", int], Int32Array]
 
 CUTOFFS = (20, 40)
 
+SCORES_AT_A_TIME = 2**24
+"""Scores (users x items) that are in memory together: 64 MB."""
+
 
 @dataclass(frozen=True)
 class Questions:
@@ -92,3 +95,36 @@ def by_scan(engine: Engine) -> Recommend:
     return lambda questions, k: (
         engine.scan(questions.histories(engine.history_length), k=k, excluded_items=questions.excluded_items).items
     )
+
+
+def by_scores(
+    scores: Callable[[Int32Array], npt.NDArray[np.float32]], *, history_length: int, num_items: int
+) -> Recommend:
+    """Recommendations by anything that scores all items (users, items) for histories; the lower item wins a tie.
+
+    Users are asked in blocks, so that no more than `SCORES_AT_A_TIME` scores are in memory together.
+    """
+
+    def recommend(questions: Questions, k: int) -> Int32Array:
+        histories = questions.histories(history_length)
+        found = np.full((len(histories), k), -1, dtype=np.int32)
+        block = max(1, SCORES_AT_A_TIME // num_items)
+        for first in range(0, len(histories), block):
+            part = scores(histories[first : first + block])
+            if questions.excluded_items is not None:
+                items, offsets = questions.excluded_items
+                own = offsets[first : first + len(part) + 1]
+                part[np.repeat(np.arange(len(part)), np.diff(own)), items[own[0] : own[-1]]] = -np.inf
+            for row, values in enumerate(part, start=first):
+                best = _best_items(values, k)
+                found[row, : len(best)] = best
+        return found
+
+    return recommend
+
+
+def _best_items(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+    """The items of the k highest finite scores (items,), best first, fewer where there are fewer."""
+    least = -np.inf if k >= len(scores) else np.partition(scores, -k)[-k]
+    contenders = np.flatnonzero((scores >= least) & np.isfinite(scores))
+    return contenders[np.argsort(-scores[contenders], kind="stable")][:k]

@@ -21,6 +21,9 @@ Float32Array = npt.NDArray[np.float32]
 SCORES_AT_A_TIME = 2**24
 """Scores (histories x items) that are in memory together while learning: 64 MB."""
 
+HISTORIES_AT_A_TIME = 512
+"""Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
+
 
 class Estimator(Protocol):
     """Anything that scores all items for histories; only the order of the scores within a row matters."""
@@ -107,9 +110,11 @@ class SasRec(nn.Module):
         latest = torch.from_numpy(histories[:, -self.history_length :]).long().to(self.items.device)
         was_training = self.training
         self.eval()
-        scores = self.encode(latest)[:, -1] @ self.items.T
+        scores = torch.empty(len(latest), len(self.items))
+        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), scores.split(HISTORIES_AT_A_TIME), strict=True):
+            into.copy_(self.encode(part)[:, -1] @ self.items.T)
         self.train(was_training)
-        result: Float32Array = scores.float().cpu().numpy()
+        result: Float32Array = scores.numpy()
         return result
 
 

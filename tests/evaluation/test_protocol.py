@@ -8,9 +8,18 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import HeldOut, split_by_time, split_leave_last_out, split_none, split_users
-from beamtree.evaluation.protocol import Questions, by_beam, by_scan, describe_protocol, evaluate, split_dataset
+from beamtree.evaluation import protocol
+from beamtree.evaluation.protocol import (
+    Questions,
+    by_beam,
+    by_scan,
+    by_scores,
+    describe_protocol,
+    evaluate,
+    split_dataset,
+)
 from beamtree.retrieval.engine import Engine
-from tests.small import random_tree, sequences_of, small_config, stirred_model, weights_of
+from tests.small import ragged, random_tree, sequences_of, small_config, stirred_model, weights_of
 
 
 def dataset_of(lists: list[list[int]]) -> Dataset:
@@ -133,3 +142,22 @@ def test_beam_and_scan_answer_with_the_engine() -> None:
     assert by_beam(engine, beam_width=4)(questions, 3).tolist() == beam.tolist()
     assert by_scan(engine)(questions, 3).tolist() == scan.tolist()
     assert not set(range(7)) & set(scan[0].tolist())
+
+
+@pytest.mark.parametrize("at_a_time", [1, 13, 10_000])
+def test_best_scores_with_ties_exclusions_and_fewer_than_asked_in_blocks_of_users(
+    monkeypatch: pytest.MonkeyPatch, at_a_time: int
+) -> None:
+    """Against a full stable sort; scores of few values, users who exclude up to all but two of six items."""
+    monkeypatch.setattr(protocol, "SCORES_AT_A_TIME", at_a_time)
+    sequences = sequences_of([[user % 6, (user + 1) % 6] for user in range(9)])
+    users = held_out(*[(2 * user, 2 * user + 1, 2 * user + 2) for user in range(9)])
+    generator = np.random.default_rng(4)
+    table = generator.integers(0, 3, size=(6, 6)).astype(np.float32)
+    lists = [generator.permutation(6)[: user % 5].tolist() for user in range(9)]
+    recommend = by_scores(lambda histories: table[histories[:, -1]], history_length=2, num_items=6)
+    for k in (1, 3, 6, 8):
+        found = recommend(Questions(sequences, users, ragged(lists)), k)
+        for user, excluded in enumerate(lists):
+            ranked = [item for item in np.argsort(-table[user % 6], kind="stable").tolist() if item not in excluded]
+            assert found[user].tolist() == (ranked + [-1] * 8)[:k]

@@ -14,8 +14,10 @@ def fault_lines(error: pytest.ExceptionInfo[SettingsError]) -> list[str]:
 
 def test_presets_differ_where_they_should() -> None:
     small, default, paper = (Config.preset(name) for name in ("small", "default", "paper"))
-    assert Config.preset("default", training={"most_instances": None}) == Config()
-    assert (small.training.most_instances, default.training.most_instances) == (600_000, 1_000_000)
+    assert (small.training.most_instances, default.training.most_instances) == (600_000, 500_000)
+    for ours in (small.training, default.training):
+        assert (ours.method, ours.target_horizon, ours.targets_per_history) == ("dtr-t", 10, 10)
+    assert (paper.training.target_horizon, paper.training.targets_per_history) == (1, 1)
     assert paper.training.most_instances == 80_000 * paper.training.batch_size
     assert (paper.training.method, paper.training.rounds) == ("dtr-t-rl", 12)
     assert small.model.history_length == 20

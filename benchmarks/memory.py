@@ -2,8 +2,8 @@
 
     python -m benchmarks.memory --items 184530 --json
 
-Synthetic sequences; sizes and method of the preset `paper`, but for batch statistics, so that the kernels learn. Two
-rounds of a few steps: one step of the estimator and its validation, learning from rectified labels, relearning from the
+Synthetic sequences; sizes and method of the preset `paper`, with batch statistics only when asked for. Two rounds of a
+few steps: one step of the estimator and its validation, learning from rectified labels, relearning from the
 instances of a few dozen users; then a search and an exact scan. Peaks are those of the whole process, data included.
 """
 
@@ -70,6 +70,9 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=40, help="interactions of each user")
     parser.add_argument("--instances", type=int, default=300, help="instances to learn from in each of two rounds")
     parser.add_argument("--rectification", default="subtree", choices=["subtree", "child", "normalised", "soft"])
+    parser.add_argument(
+        "--normalisation", default="none", choices=["none", "batch"], help="batch: as published, learned in torch"
+    )
     parser.add_argument("--order", default="random", choices=["random", "clustering"], help="clustering: some minutes")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -78,13 +81,15 @@ def main() -> None:
     report(settings, {"peak_rss_mb": peaks | {"whole": max(peaks.values())}}, as_json=arguments.json)
 
 
-def run(*, items: int, users: int, length: int, instances: int, rectification: str, order: str) -> dict[str, float]:
+def run(
+    *, items: int, users: int, length: int, instances: int, rectification: str, normalisation: str, order: str
+) -> dict[str, float]:
     """The peak of each stage in MB."""
     config = Config.preset(
         "paper",
         data={"protocol": "clean"},
         tree={"order": order},
-        model={"normalisation": "none"},
+        model={"normalisation": normalisation},
         training={"rounds": 2, "most_instances": instances, "validations": 1, "rectification": rectification},
         estimator={"epochs": 1},
     )

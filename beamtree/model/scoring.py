@@ -10,9 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from beamtree.model.preference import PreferenceModel
 from beamtree.tree.item_tree import ItemTree
+
+INTERMEDIATES_AT_A_TIME = 2**26
+"""Numbers inside the attention unit (rows x nodes x positions x hidden) that are in memory together: 256 MB."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,34 @@ def score_nodes(
     dropout_generator: torch.Generator | None = None,
 ) -> Tensor:
     """Scores (rows, columns) of nodes (rows, columns, size); absent candidates score -inf."""
+    first_layer = _first_layer(model, prepared, nodes)
+    return model.score_first_layer(first_layer, candidates=candidates, dropout_generator=dropout_generator)
+
+
+def first_layer_in_blocks(model: PreferenceModel, history: Tensor, nodes: Tensor, *, present: Tensor) -> Tensor:
+    """The first layer (rows, columns, width) before its normalisation, for histories and nodes of the same rows.
+
+    Where the intermediates of all rows would be large, they are computed in blocks, and again on the way back.
+    """
+    rows, columns, _ = nodes.shape
+    block = max(1, INTERMEDIATES_AT_A_TIME // (columns * history.shape[1] * model.attention.hidden.out_features))
+
+    def of_block(history: Tensor, nodes: Tensor, present: Tensor) -> Tensor:
+        return _first_layer(model, prepare_history(model, history, present=present), nodes)
+
+    if rows <= block:
+        return of_block(history, nodes, present)
+    parts = zip(history.split(block), nodes.split(block), present.split(block), strict=True)
+    return torch.cat([checkpoint(of_block, *part, use_reentrant=False, preserve_rng_state=False) for part in parts])
+
+
+def _first_layer(model: PreferenceModel, prepared: PreparedHistory, nodes: Tensor) -> Tensor:
     rows, positions, hidden, size = prepared.attention_matrix.shape
     flat_matrix = prepared.attention_matrix.reshape(rows, positions * hidden, size)
     sums = torch.bmm(nodes, flat_matrix.transpose(1, 2)).unflatten(2, (positions, hidden))
     weights = model.attention.weigh(sums + prepared.attention_bias.unsqueeze(1))
     of_node = model.mlp.linear(0).weight[:, -size:]
-    first_layer = torch.bmm(weights, prepared.interest) + nodes @ of_node.T + model.mlp.linear(0).bias
-    return model.score_first_layer(first_layer, candidates=candidates, dropout_generator=dropout_generator)
+    return torch.bmm(weights, prepared.interest) + nodes @ of_node.T + model.mlp.linear(0).bias
 
 
 class ReferenceScorer:

@@ -5,7 +5,7 @@ import torch
 
 from beamtree.config import ModelSettings
 from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import history_table_rows, prepare_history, score_nodes
+from beamtree.model.scoring import INTERMEDIATES_AT_A_TIME, history_table_rows, prepare_history, score_nodes
 from beamtree.training.instances import Batch
 from beamtree.training.relearn import AddScores, Float64Array, Int64Array, Stage
 from beamtree.tree.item_tree import ItemTree
@@ -19,15 +19,21 @@ def torch_candidate_scores(model: PreferenceModel, tree: ItemTree) -> AddScores:
         first, end = _candidate_ranges(tree, node_of_item[batch.targets], stage)
         candidates = first[:, None] + np.arange(sums.shape[1])
         is_candidate = candidates < end[:, None]
-        rows = np.where(is_candidate, candidates, first[:, None]) + tree.level_offsets[stage.lower]
+        node_rows = np.where(is_candidate, candidates, first[:, None]) + tree.level_offsets[stage.lower]
         history_rows = history_table_rows(model, tree, items=batch.histories, level=stage.lower)
         device = model.node_table.device
-        history = model.history_table[torch.from_numpy(np.maximum(history_rows, 0)).to(device)]
-        prepared = prepare_history(model, history, present=torch.from_numpy(history_rows >= 0).to(device))
-        mask = torch.from_numpy(is_candidate).to(device)
-        scores = score_nodes(model, prepared, model.node_table[torch.from_numpy(rows).to(device)], candidates=mask)
-        log_shares = scores.double().log_softmax(dim=1).cpu().numpy()
-        np.add.at(sums, batch.targets, np.where(is_candidate, log_shares, 0.0))
+        hidden = model.attention.hidden.out_features
+        block = max(1, INTERMEDIATES_AT_A_TIME // (sums.shape[1] * history_rows.shape[1] * hidden))
+        for begin in range(0, len(node_rows), block):
+            rows = slice(begin, begin + block)
+            present = torch.from_numpy(history_rows[rows] >= 0).to(device)
+            history = model.history_table[torch.from_numpy(np.maximum(history_rows[rows], 0)).to(device)]
+            nodes = model.node_table[torch.from_numpy(node_rows[rows]).to(device)]
+            mask = torch.from_numpy(is_candidate[rows]).to(device)
+            prepared = prepare_history(model, history, present=present)
+            scores = score_nodes(model, prepared, nodes, candidates=mask)
+            log_shares = scores.double().log_softmax(dim=1).cpu().numpy()
+            np.add.at(sums, batch.targets[rows], np.where(is_candidate[rows], log_shares, 0.0))
 
     return add_scores
 

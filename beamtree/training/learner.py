@@ -10,7 +10,7 @@ from torch import Tensor
 
 from beamtree.config import TrainingSettings
 from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import history_table_rows, prepare_history, score_nodes
+from beamtree.model.scoring import first_layer_in_blocks, history_table_rows
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import NegativeSampler
@@ -80,13 +80,11 @@ class TorchLearner:
         self.model.train()
         for levels in self._levels_at_a_time(num_levels):
             nodes, histories = node_rows[levels].flatten(0, 1), history_rows[levels].flatten(0, 1)
-            prepared = prepare_history(self.model, touched.histories(histories), present=histories >= 0)
-            scores = score_nodes(
-                self.model,
-                prepared,
-                touched.nodes(nodes),
-                candidates=nodes >= 0,
-                dropout_generator=dropout_generator,
+            first_layer = first_layer_in_blocks(
+                self.model, touched.histories(histories), touched.nodes(nodes), present=histories >= 0
+            )
+            scores = self.model.score_first_layer(
+                first_layer, candidates=nodes >= 0, dropout_generator=dropout_generator
             )
             share = (levels.stop - levels.start) / num_levels
             labels = None if weights is None else weights[levels].flatten()

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from beamtree.config import ModelSettings
+from beamtree.model import scoring
 from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import ReferenceScorer, history_table_rows, prepare_history, score_nodes
+from beamtree.model.scoring import (
+    ReferenceScorer,
+    first_layer_in_blocks,
+    history_table_rows,
+    prepare_history,
+    score_nodes,
+)
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_tree, stirred_model
 
@@ -162,3 +169,21 @@ def test_the_reference_scorer_reads_the_right_rows(drawn_tree: ItemTree, history
 def _add_one(model: PreferenceModel, table: str, rows: list[int]) -> None:
     with torch.no_grad():
         model.get_parameter(table)[rows] += 1.0
+
+
+@pytest.mark.parametrize("at_a_time", [1, 250, 10**9])
+@pytest.mark.parametrize("normalisation", ["none", "batch"])
+def test_blocks_change_neither_scores_nor_gradients(
+    monkeypatch: pytest.MonkeyPatch, at_a_time: int, normalisation: Any
+) -> None:
+    """Seven rows: one by one, a few together, or all at once."""
+    monkeypatch.setattr(scoring, "INTERMEDIATES_AT_A_TIME", at_a_time)
+    sizes = model_settings(normalisation=normalisation)
+    question = Question(sizes, rows=7, columns=6, seed=3, dtype=torch.float64)
+    question.model.train()
+    expected = question.gradients(question.factored())
+    first_layer = first_layer_in_blocks(question.model, question.history, question.nodes, present=question.present)
+    found = question.gradients(question.model.score_first_layer(first_layer, candidates=question.candidates))
+    assert found.keys() == expected.keys()
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected[name], msg=lambda text, name=name: f"{name}: {text}")

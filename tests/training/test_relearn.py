@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from beamtree import native
 from beamtree.data.split import split_none
+from beamtree.training import candidate_scores
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.relearn import Float64Array, Int64Array, Stage, relearn_tree, stages
@@ -76,6 +77,13 @@ def test_kernels_and_torch_place_alike(branching: int) -> None:
     placed = relearn(tree, in_kernels=True)
     assert placed == relearn(tree, in_kernels=False)
     assert placed != tree.item_at_leaf.tolist()
+
+
+def test_torch_reads_a_batch_in_blocks_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = random_tree(29, branching=2, seed=5, num_leaves=33)
+    at_once = relearn(tree, in_kernels=False)
+    monkeypatch.setattr(candidate_scores, "INTERMEDIATES_AT_A_TIME", 200)
+    assert relearn(tree, in_kernels=False) == at_once
 
 
 def test_a_cap_on_instances_reads_the_first_ones_of_each_item() -> None:

@@ -26,6 +26,9 @@ class PatientProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; 431 where headers do not end."""
+        if self.timeout_keep_alive_task is not None:  # uvicorn stops that clock for anything, even an empty line
+            self._awaits_headers = True
+            self._header_bytes = 0
         super().data_received(data)
         if not self._awaits_headers:
             return

@@ -136,6 +136,15 @@ def test_slow_clients_hold_nobody_up_and_are_sent_away(start: StartServer, model
             assert read_all(connection) == b""
 
 
+def test_empty_lines_do_not_keep_a_connection_open(start: StartServer, model: Path) -> None:
+    server = start(model, "--timeout", "1")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20.0) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"\r\n")
+        read_all(connection)
+
+
 def read_all(connection: socket.socket) -> bytes:
     """Everything until the server hangs up."""
     return b"".join(iter(lambda: connection.recv(65_536), b""))

@@ -129,7 +129,7 @@ class Observed:
         route = str(getattr(scope.get("route"), "path_format", "other"))
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
         self._metrics.request_done(method=method, route=route, status=status, seconds=seconds)
-        if self._writes_log:
+        if self._writes_log and access_log.isEnabledFor(logging.INFO):
             said = {
                 "name": access_log.name,
                 "levelno": logging.INFO,

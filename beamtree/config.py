@@ -147,7 +147,7 @@ class TrainingSettings(_Section):
         ge=1,
         le=10_000,
         description="a target is drawn from the next so many interactions after the history: anew in each epoch, or "
-        "once per round where its labels are rectified; the estimator draws likewise; 1: the very next",
+        "once per round where hard labels are rectified; the estimator draws in each epoch; 1: the very next",
     )
     targets_per_history: int = Field(
         1,

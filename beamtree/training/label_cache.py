@@ -17,9 +17,9 @@ BLOCK = 128
 class LabelCache:
     """Arrays with one row per instance, filled as instances are asked for.
 
-    answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, filled up with the last one where
-    fewer are needed: with one shape for all, what it says of an instance does not depend on the company it comes in.
-    seconds: what the answers took so far.
+    answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, repeated where fewer are needed: with
+    one shape for all, what it says of an instance does not depend on the company it comes in.
+    seconds: what the answers took so far. Nothing is kept on disk: a resumed run asks, and counts, anew.
     """
 
     def __init__(

@@ -182,7 +182,7 @@ class TrainingSettings(_Section):
         if self.targets_per_history > self.target_horizon:
             found.append(
                 f"training.targets_per_history = {self.targets_per_history} are taken from the next "
-                f"training.target_horizon = {self.target_horizon} interactions: raise the horizon"
+                f"training.target_horizon = {self.target_horizon} interactions: raise the horizon, or take fewer"
             )
         if self.method != "dtr-u" and self.depth_slope > 0.0:
             found.append(

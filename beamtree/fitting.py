@@ -125,7 +125,7 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
-            **_seconds(rounds, trained),
+            **_seconds(rounds, trained, is_shared=estimator_cache is not None),
         },
     )
 
@@ -135,15 +135,15 @@ def _horizon(config: Config, *, seed: int) -> TargetHorizon:
     return TargetHorizon(settings.target_horizon, each=settings.targets_per_history, seed=seed)
 
 
-def _seconds(rounds: Rounds, trained: TrainedEstimator | None) -> dict[str, Any]:
-    """What each part took over all sessions of a run; an estimator that was found was paid for by another run."""
+def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_shared: bool) -> dict[str, Any]:
+    """What each part took, interruptions left out; an estimator from a shared folder was paid for by another run."""
     stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
     if trained is not None:
         stages["estimator_seconds"] = trained.seconds
         stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
     stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
     stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
-    is_reused = trained is not None and trained.is_reused
+    is_reused = is_shared and trained is not None and trained.is_reused
     spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
     return {
         **{name: round(seconds, 1) for name, seconds in stages.items()},

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan
+from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, by_scores
 from beamtree.fitting import WorkDirectory, fit_model
-from beamtree.model.estimator import Estimator
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainingWindows
@@ -21,7 +20,6 @@ from beamtree.training.interrupt import stop_requests
 from experiments.estimators import obtain_estimator
 from experiments.journal import Journal
 
-SCORES_AT_A_TIME = 2**24
 TREE_DETAILS: tuple[str, ...] = ("moved_share", "score_before", "score_after")
 
 
@@ -99,7 +97,9 @@ def train_sasrec(lesson: Lesson) -> Trained:
     windows = TrainingWindows.cut(dataset.sequences, split, length=config.model.history_length)
     targets = int((windows.end - windows.first - 1).sum())
     return Trained(
-        recommend=by_scores(estimator, num_items=len(dataset.items)), exact=None, instances=targets * cost.epochs
+        recommend=by_scores(estimator.scores, history_length=estimator.history_length, num_items=len(dataset.items)),
+        exact=None,
+        instances=targets * cost.epochs,
     )
 
 
@@ -121,38 +121,6 @@ SYSTEMS: dict[str, Callable[[Lesson], Trained]] = {
     "sasrec": train_sasrec,
     "popularity": train_popularity,
 }
-
-
-def by_scores(estimator: Estimator, *, num_items: int) -> Recommend:
-    """Recommendations by scores over all items, for blocks of users that fit in memory; the lower item wins a tie."""
-
-    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
-        histories = questions.histories(estimator.history_length)
-        found = np.full((len(histories), k), -1, dtype=np.int32)
-        block = max(1, SCORES_AT_A_TIME // num_items)
-        for first in range(0, len(histories), block):
-            scores = estimator.scores(histories[first : first + block])
-            if questions.excluded_items is not None:
-                items, offsets = questions.excluded_items
-                ends = offsets[first : first + len(scores) + 1]
-                scores[np.repeat(np.arange(len(scores)), np.diff(ends)), items[ends[0] : ends[-1]]] = -np.inf
-            found[first : first + len(scores)] = _best(scores, k)
-        return found
-
-    return recommend
-
-
-def _best(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int32]:
-    """The items with the k highest finite scores of each row, best first, -1 where there are fewer."""
-    width = min(k, scores.shape[1])
-    best = np.sort(np.argpartition(-scores, width - 1, axis=1)[:, :width], axis=1)
-    values = np.take_along_axis(scores, best, axis=1)
-    order = np.argsort(-values, axis=1, kind="stable")
-    items = np.take_along_axis(best, order, axis=1)
-    is_allowed = np.isfinite(np.take_along_axis(values, order, axis=1))
-    found = np.full((len(scores), k), -1, dtype=np.int32)
-    found[:, :width] = np.where(is_allowed, items, -1)
-    return found
 
 
 def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:

@@ -86,5 +86,5 @@ def test_kernels_and_torch_learn_the_same_from_whole_levels() -> None:
 
 
 def test_more_targets_than_the_horizon_holds_are_refused() -> None:
-    with pytest.raises(SettingsError, match="raise the horizon"):
+    with pytest.raises(SettingsError, match="raise the horizon, or take fewer"):
         Config.preset("small", training={"target_horizon": 2, "targets_per_history": 3})

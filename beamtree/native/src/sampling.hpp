@@ -71,7 +71,7 @@ class InstanceLearner {
         index_t leaf;
         index_t place;
         double log_q;
-        double others;  // 1 - q
+        double left_to_others;  // 1 - q
     };
 
     double weight(const Target& target, index_t level) const {
@@ -135,7 +135,7 @@ class InstanceLearner {
         scratch_.learn(net_, tables_, block, dropout_, row(level), chunk_);
     }
 
-    // The candidates of the first target, which comes first.
+    // Keeps the candidates of the first target for those who want to see them.
     void show(index_t level) {
         const Positive& positive = scratch_.positives.front();
         DrawnRow drawn{row(level), {scratch_.node_rows[static_cast<std::size_t>(positive.column)]}, {0.0f}};
@@ -288,7 +288,7 @@ class InstanceLearner {
             double own = 0, others = 0;
             for (index_t n = first; n < end; ++n)
                 (nodes_[static_cast<std::size_t>(n)] == node ? own : others) += exponent(n, highest);
-            target.others += std::exp(target.log_q) * others / (own + others);
+            target.left_to_others += std::exp(target.log_q) * others / (own + others);
             target.log_q += std::log(own / (own + others));
         }
     }
@@ -373,6 +373,8 @@ class InstanceLearner {
             columns_.clear();
             drawn_.clear();
             paths_.clear();
+            index_t draws_made = 0;
+            for (const Path& path : next_) draws_made += path.count;
             for (std::size_t n = 0; n < next_.size(); ++n) {
                 if (next_[n].count == 0 && !is_positive(next_[n].node, level)) continue;
                 columns_.push_back(static_cast<index_t>(n));
@@ -386,8 +388,8 @@ class InstanceLearner {
                 if (dropping) score<true>(net_, scratch_.history, scratch_.selected, dropout_, row(level));
             }
             learn(level, scratch_.selected, drawn_, [&](index_t column, const Target& target) {
-                return shift_by(draws(level) - paths_[static_cast<std::size_t>(column)].count,
-                                sampling_.correct_positive ? -std::log(target.others) : 0.0);
+                return shift_by(draws_made - paths_[static_cast<std::size_t>(column)].count,
+                                sampling_.correct_positive ? -std::log(target.left_to_others) : 0.0);
             });
         }
         paths_.swap(next_);

@@ -16,7 +16,7 @@ METRICS = {
     "f@40": "F@40",
 }
 ROLES = {
-    "faithful": "as the paper has it: its protocol, network and negatives, and one size for all three methods",
+    "faithful": "the method and the protocol of the paper, one small network and one number of instances for all methods",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
 }
 

@@ -16,7 +16,7 @@ METRICS = {
     "f@40": "F@40",
 }
 ROLES = {
-    "faithful": "the method and the protocol of the paper, one small network and one number of instances for all methods",
+    "faithful": "method and protocol of the paper; one small network and one number of instances for all methods",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
 }
 

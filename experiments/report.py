@@ -2,7 +2,8 @@
 
     python -m experiments.report
 
-The output depends on the lines alone: the same files give the same bytes.
+The output depends on the lines and on results/remarks.md, what people read out of them, alone: the same files give
+the same bytes.
 """
 
 import argparse
@@ -40,11 +41,14 @@ class Sources:
     runs: Path
     trials: Path
     normalisation: Path
+    remarks: Path
 
     @classmethod
     def below(cls, folder: Path) -> "Sources":
         """The files of a results folder."""
-        return cls(folder / "runs.jsonl", folder / "trials.jsonl", folder / "normalisation.jsonl")
+        return cls(
+            folder / "runs.jsonl", folder / "trials.jsonl", folder / "normalisation.jsonl", folder / "remarks.md"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,6 +70,8 @@ def render(sources: Sources, *, figures: Path) -> str:
     runs = Runs.of(read_lines(sources.runs))
     trials = Runs.of(read_lines(sources.trials))
     parts = [INTRODUCTION]
+    if sources.remarks.is_file():
+        parts.append(sources.remarks.read_text(encoding="utf-8").strip())
     if not runs.final:
         parts.append("No run has been tested yet.")
     for data, lines in grouped(runs.final, lambda line: line["data"]).items():

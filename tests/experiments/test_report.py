@@ -15,7 +15,7 @@ from experiments.results import Line, append_lines
 from experiments.summary import Runs, Spread, lost_share
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ("results/runs.jsonl", "results/trials.jsonl", "results/normalisation.jsonl")
+RESULTS = ("results/runs.jsonl", "results/trials.jsonl", "results/normalisation.jsonl", "results/remarks.md")
 
 
 def line(system: str, f: float, **changes: Any) -> Line:

@@ -28,7 +28,7 @@ class Journal:
         self._before = (float(kept.get("seconds", 0.0)), float(kept.get("cpu_seconds", 0.0)))
         self._started = (clock(), cpu_clock())
         self._charged = (0.0, 0.0)
-        self.sessions = int(kept.get("sessions", 0)) + 1
+        self.starts = int(kept.get("starts", 0)) + 1
         self.epochs: list[dict[str, float]] = kept.get("epochs", [])
 
     def __call__(self, event: Event) -> None:
@@ -56,5 +56,5 @@ class Journal:
         """Write down what was used so far."""
         wall, cpu = (total - charged for total, charged in zip(self.seconds(), self._charged, strict=True))
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        entry = {"seconds": wall, "cpu_seconds": cpu, "sessions": self.sessions, "epochs": self.epochs}
+        entry = {"seconds": wall, "cpu_seconds": cpu, "starts": self.starts, "epochs": self.epochs}
         replace_text(self._file, json.dumps(entry))

@@ -107,7 +107,7 @@ def run_experiment(
         "beam_width": config.retrieval.beam_width if trained.exact is not None else None,
         "commit": commit,
         "started": started,
-        "sessions": journal.sessions,
+        "starts": journal.starts,
         "settings": {
             "file": experiment.file,
             "data": vars(experiment.data),

@@ -204,7 +204,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_metrics(folder: Path, monk
     lines = read_lines(folder / "runs.jsonl")
     assert [line["metrics"] for line in lines] == [line["metrics"] for line in whole]
     assert [line["instances"] for line in lines] == [line["instances"] for line in whole]
-    assert lines[-1]["sessions"] == 2
+    assert lines[-1]["starts"] == 2
 
 
 def test_an_estimator_is_trained_once_and_charged_to_every_run_that_uses_it(
@@ -235,13 +235,13 @@ def test_what_another_run_did_is_charged_once(tmp_path: Path) -> None:
     assert journal.seconds() == (30.0, 20.0)
 
 
-def test_seconds_add_up_over_sessions(tmp_path: Path) -> None:
+def test_seconds_add_up_over_starts(tmp_path: Path) -> None:
     times = iter([100.0, 107.0, 0.0, 3.0])
     for _ in range(2):
         journal = Journal(tmp_path / "journal.json", lambda _: None, clock=lambda: next(times), cpu_clock=lambda: 0.0)
         journal.save()
     kept = json.loads((tmp_path / "journal.json").read_text())
-    assert (kept["seconds"], kept["cpu_seconds"], kept["sessions"]) == (10.0, 0.0, 2)
+    assert (kept["seconds"], kept["cpu_seconds"], kept["starts"]) == (10.0, 0.0, 2)
 
 
 def test_a_failing_run_does_not_stop_the_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

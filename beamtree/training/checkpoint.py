@@ -23,7 +23,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass
 class Progress:
-    """Where a run stands; small, exact, and all there is besides the arrays. seconds: spent so far, however often it was stopped."""
+    """Where a run stands; small, exact, and all there is besides the arrays. seconds: spent so far, over all starts."""
 
     step: int = 0
     smoothed_loss: float | None = None

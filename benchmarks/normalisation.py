@@ -2,7 +2,8 @@
 
     python -m benchmarks.normalisation LOG --instances 128000 --out results/normalisation.jsonl
 
-One JSON line per variant, as it comes. Batch statistics need a second pass and run in torch; the others in the kernels.
+One JSON line per variant, as it comes. Every variant learns as DTR(U), each target the very next interaction. Batch
+statistics need a second pass and run in torch; the others in the kernels.
 """
 
 import argparse
@@ -53,7 +54,15 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     config = Config.preset(
         arguments.preset,
         model={"normalisation": normalisation, "dropout": dropout},
-        training={"seed": arguments.seed, "epochs": arguments.instances / per_epoch, "validations": 4, "patience": 99},
+        training={
+            "method": "dtr-u",
+            "target_horizon": 1,
+            "targets_per_history": 1,
+            "seed": arguments.seed,
+            "epochs": arguments.instances / per_epoch,
+            "validations": 4,
+            "patience": 99,
+        },
     )
     steps = 0
 

@@ -11,15 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from beamtree.config import EstimatorSettings
+from beamtree.model.softmax_loss import softmax_loss
 
 Int32Array = npt.NDArray[np.int32]
 Float32Array = npt.NDArray[np.float32]
-
-SCORES_AT_A_TIME = 2**24
-"""Scores (histories x items) that are in memory together while learning: 64 MB."""
 
 HISTORIES_AT_A_TIME = 512
 """Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
@@ -89,20 +86,12 @@ class SasRec(nn.Module):
     def loss(self, histories: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items.
 
-        Several targets of a position (rows, positions, targets) share it evenly. Scores that are too many for memory
-        are computed in parts, and again on the way back.
+        Several targets of a position (rows, positions, targets) share it evenly.
         """
         several = targets if targets.ndim == 3 else targets.unsqueeze(2)
         wanted = (several >= 0).any(dim=2)
-        vectors, labels = self.encode(histories)[wanted], several[wanted]
-        rows = max(1, SCORES_AT_A_TIME // len(self.items))
-        if len(labels) <= rows:
-            return _summed_cross_entropy(vectors, self.items, labels) / len(labels)
-        parts = [
-            checkpoint(_summed_cross_entropy, part, self.items, part_labels, use_reentrant=False)
-            for part, part_labels in zip(vectors.split(rows), labels.split(rows), strict=True)
-        ]
-        return torch.stack(parts).sum() / len(labels)
+        labels = several[wanted]
+        return softmax_loss(self.encode(histories)[wanted], self.items, labels) / len(labels)
 
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
@@ -142,11 +131,3 @@ class _Block(nn.Module):
         hidden = hidden + functional.dropout(merged, self.dropout, training=self.training)
         expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
         return hidden + functional.dropout(expanded, self.dropout, training=self.training)
-
-
-def _summed_cross_entropy(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-    """Of labels (rows, targets), -1 where there is none; the targets of a row share it evenly."""
-    scores = vectors @ items.T
-    is_label = labels >= 0
-    labelled = scores.gather(1, labels.clamp(min=0)).masked_fill(~is_label, 0.0)
-    return (scores.logsumexp(dim=1) - labelled.sum(dim=1) / is_label.sum(dim=1)).sum()

@@ -1,0 +1,42 @@
+"""The loss over all items: equal to torch's own cross-entropy, in parts and whole, its gradients included."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from beamtree.model import softmax_loss as module
+from beamtree.model.softmax_loss import softmax_loss
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+@pytest.mark.parametrize("scores_at_a_time", [1, 14, 10**6])
+def test_one_label_each_is_the_cross_entropy_of_torch(scores_at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SCORES_AT_A_TIME", scores_at_a_time)
+    vectors, items, labels = draw(5, 3), draw(7, 3, seed=1), torch.tensor([0, 6, 2, 2, 5])
+    ours = softmax_loss(vectors, items, labels.unsqueeze(1))
+    theirs = functional.cross_entropy(vectors @ items.T, labels, reduction="sum")
+    torch.testing.assert_close(ours, theirs)
+    for mine, reference in zip(
+        torch.autograd.grad(ours, [vectors, items]), torch.autograd.grad(theirs, [vectors, items]), strict=True
+    ):
+        torch.testing.assert_close(mine, reference)
+
+
+def test_gradients_follow_the_loss_with_several_labels_repeated_ones_and_none() -> None:
+    labels = torch.tensor([[0, 3, 3], [4, -1, -1], [1, 2, -1]])
+    assert torch.autograd.gradcheck(
+        lambda vectors, items: softmax_loss(vectors, items, labels), (draw(3, 4), draw(5, 4, seed=1))
+    )
+
+
+def test_large_scores_do_not_overflow() -> None:
+    vectors = torch.full((2, 1), 1e3).requires_grad_()
+    items = torch.tensor([[1.0], [-1.0], [0.5]])
+    loss = softmax_loss(vectors, items, torch.tensor([[0], [2]]))
+    assert loss.item() == pytest.approx(500.0)
+    loss.backward()
+    assert torch.isfinite(vectors.grad).all()  # type: ignore[arg-type]

@@ -59,7 +59,8 @@ class DeepTreeRetriever:
         settings find each other's estimator of rectified labels. listen: called with each event of the training.
         """
         try:
-            from beamtree.fitting import WorkDirectory, fit_model
+            from beamtree.fitting.fit import fit_model
+            from beamtree.fitting.run import WorkDirectory
             from beamtree.training.interrupt import stop_requests
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing

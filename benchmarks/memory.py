@@ -20,7 +20,7 @@ from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import Spans, Split
 from beamtree.evaluation.protocol import by_beam, by_scan, evaluate, split_dataset
-from beamtree.fitting import fit_model
+from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned, Validated
 from benchmarks.measure import report

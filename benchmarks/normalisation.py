@@ -16,7 +16,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import prepare_dataset
 from beamtree.data.interactions import read_interactions
 from beamtree.evaluation.protocol import by_beam, describe_protocol, evaluate, split_dataset
-from beamtree.fitting import fit_model
+from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
 from beamtree.training.events import Event, StepDone
 

@@ -9,7 +9,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InputError
-from beamtree.fitting import train_estimator
+from beamtree.fitting.estimator import train_estimator
 from beamtree.model.estimator import Estimator
 from beamtree.storage import replace_text
 from beamtree.training.interrupt import stop_requests
@@ -52,7 +52,7 @@ def obtain_estimator(
     with stop_requests() as should_stop:
         estimator = train_estimator(
             dataset, split, config=config, directory=folder, listen=journal, should_stop=should_stop
-        )
+        ).estimator
     if known is not None:
         if not journal.epochs:
             journal.charge(known.seconds, known.cpu_seconds)

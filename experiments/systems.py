@@ -12,7 +12,8 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, by_scores
-from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.fitting.fit import fit_model
+from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainingWindows

@@ -9,7 +9,7 @@ import pytest
 from beamtree.config import PRESETS, Config, PresetName
 from beamtree.data.dataset import prepare_dataset
 from beamtree.evaluation.protocol import split_dataset
-from beamtree.fitting import fit_model
+from beamtree.fitting.fit import fit_model
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
 from tests.small import two_group_log
 

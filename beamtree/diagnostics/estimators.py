@@ -7,7 +7,7 @@ from typing import Literal
 from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.fitting import train_estimator
+from beamtree.fitting.estimator import train_estimator
 from beamtree.model.estimator import Estimator, PopularityEstimator
 from beamtree.storage import MANIFEST
 from beamtree.training.events import Listener
@@ -44,8 +44,8 @@ def choose_estimator(
     is_kept = any(manifest.parent.suffix != UNFINISHED for manifest in kept.glob(f"*/{MANIFEST}"))
     if choice == "popularity" or (choice == "auto" and not is_kept):
         return NamedEstimator(POPULARITY, PopularityEstimator(artefact.popularity))
-    estimator = train_estimator(dataset, split, config=artefact.config, directory=kept, listen=listen)
-    return NamedEstimator(SASREC, estimator)
+    trained = train_estimator(dataset, split, config=artefact.config, directory=kept, listen=listen)
+    return NamedEstimator(SASREC, trained.estimator)
 
 
 def estimator_directory(model_directory: Path, artefact: Artefact) -> Path:

@@ -1,10 +1,12 @@
 """Which of the next interactions after a history are its targets."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.config import TrainingSettings
 from beamtree.training.randomness import draws_below
 
 Int32Array = npt.NDArray[np.int32]
@@ -24,6 +26,11 @@ class TargetHorizon:
     length: int = 1
     each: int = 1
     seed: int = 0
+
+    @classmethod
+    def of(cls, settings: TrainingSettings, *, seed: int) -> Self:
+        """The horizon that the settings name; the seed may be another than theirs."""
+        return cls(settings.target_horizon, each=settings.targets_per_history, seed=seed)
 
     def draw(
         self, items: Int32Array, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int

@@ -5,5 +5,6 @@ test_rectification   one-hot labels mislead a beam, rectified ones do not; the i
 test_sampling        path probabilities; when top-down sampling is the softmax, and how far it is from it otherwise
 test_tree_learning   the figure of the tree update; every assignment is a bijection
 
-Same bytes for the same seed, and after being stopped or killed: tests/test_fitting.py, tests/training/test_killed.py.
+Same bytes for the same seed, and after being stopped or killed: tests/fitting/test_fit.py and
+tests/training/test_killed.py.
 """

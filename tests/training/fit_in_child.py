@@ -12,7 +12,8 @@ import torch
 from beamtree.artefact import save_artefact
 from beamtree.data.dataset import prepare_dataset
 from beamtree.data.split import split_users
-from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.fitting.fit import fit_model
+from beamtree.fitting.run import WorkDirectory
 from beamtree.training.events import Event, StepDone
 from tests.small import small_config, two_group_log
 

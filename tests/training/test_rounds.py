@@ -12,7 +12,8 @@ from beamtree.config import Config
 from beamtree.data.dataset import prepare_dataset
 from beamtree.data.split import split_users
 from beamtree.errors import ArtefactError, InterruptedTraining
-from beamtree.fitting import WorkDirectory, fit_model
+from beamtree.fitting.fit import fit_model
+from beamtree.fitting.run import WorkDirectory
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
 from beamtree.training.rounds import moved_leaf_rows
 from beamtree.tree.build import plant

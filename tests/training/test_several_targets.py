@@ -9,7 +9,7 @@ from beamtree.config import Config
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import SettingsError
-from beamtree.fitting import build_learner
+from beamtree.fitting.computation import build_learner
 from beamtree.model.preference import build_model
 from beamtree.training.horizon import NO_TARGET, TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances, one_target_each

@@ -13,7 +13,8 @@ from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import split_none, split_users
 from beamtree.errors import ArtefactError, InterruptedTraining, SettingsError
 from beamtree.evaluation.protocol import Questions, by_beam, evaluate
-from beamtree.fitting import WorkDirectory, fit_model, initial_tree
+from beamtree.fitting.fit import fit_model
+from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.retriever import Retriever
 from beamtree.rivals.popularity import Popularity
@@ -119,30 +120,6 @@ def test_every_initial_order_learns(dataset: Dataset, order: str) -> None:
     artefact = fit(dataset, learning_config(tree={"order": order}))
     assert sorted(artefact.tree.item_at_leaf.tolist()) == list(range(2 * GROUP))
     assert share_in_group(artefact) >= 0.75, "a guess would give a half"
-
-
-@pytest.mark.parametrize("order", ["auto", "category", "clustering"])
-def test_orders_that_know_something_put_each_group_below_one_child_of_the_root(dataset: Dataset, order: str) -> None:
-    train = split_none(dataset.sequences).train
-    tree = initial_tree(dataset, train, config=small_config(tree={"order": order}))
-    below = tree.item_ancestors(np.arange(2 * GROUP), 1)
-    assert len(set(below[:GROUP].tolist())) == len(set(below[GROUP:].tolist())) == 1
-    assert below[0] != below[GROUP]
-
-
-def test_the_first_tree_follows_seed_and_branching(dataset: Dataset) -> None:
-    train = split_none(dataset.sequences).train
-
-    def leaves(**changes: Any) -> list[int]:
-        tree = {"order": "random", "branching": changes.get("branching", 2)}
-        config = small_config(tree=tree, training={"seed": changes.get("seed", 0)})
-        order: list[int] = initial_tree(dataset, train, config=config).item_at_leaf.tolist()
-        return order
-
-    assert leaves() == leaves()
-    assert leaves(seed=1) != leaves()
-    wide = initial_tree(dataset, train, config=small_config(tree={"order": "random", "branching": 5}))
-    assert (wide.branching, wide.height) == (5, 3)
 
 
 def test_an_order_by_category_needs_categories() -> None:

@@ -1,0 +1,1 @@
+"""From a log to a model: where the parts of training meet."""

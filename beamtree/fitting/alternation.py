@@ -1,0 +1,139 @@
+"""Rounds: learn the model over the tree, place the items anew with that model, and so on; the best round is kept."""
+
+import time
+from typing import Any
+
+from beamtree.config import TrainingSettings
+from beamtree.fitting.computation import build_candidate_scores, build_learner
+from beamtree.fitting.planting import initial_tree
+from beamtree.fitting.run import FitRun
+from beamtree.fitting.validation import model_validation, sample_users
+from beamtree.model.estimator import Estimator
+from beamtree.model.preference import PreferenceModel, build_model
+from beamtree.training.checkpoint import RunIdentity, model_arrays
+from beamtree.training.events import TreeRelearned
+from beamtree.training.instances import TrainingInstances
+from beamtree.training.labelled import RectifiedInstances
+from beamtree.training.optimise import SELECTION_METRIC, CheckpointPlan, optimise
+from beamtree.training.randomness import seed_for
+from beamtree.training.relearn import Relearned, relearn_tree
+from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
+from beamtree.training.soft_labels import SoftInstances
+from beamtree.tree.assign import by_regret, by_score
+from beamtree.tree.item_tree import ItemTree
+
+
+def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
+    """All rounds that the settings ask for, or what is left of them. estimator: rectifies the labels, if there is one.
+
+    With a folder for checkpoints, the state between two rounds is kept there, and within a round as `optimise` does.
+    """
+    config = run.config
+    identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
+    rounds = _begin(run, identity=identity)
+    model = build_model(config.model, rounds.tree, seed=seed_for(config.training.seed, "weights"))
+    while rounds.round < config.training.rounds:
+        rounds.restore(model)
+        report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
+        rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
+        if rounds.round < config.training.rounds:
+            started = time.monotonic()
+            relearned = _relearn(run, model, rounds)
+            rounds.replant(relearned.tree, travel=config.tree.moved_rows == "travel")
+            report |= {
+                "moved_share": relearned.moved_share,
+                "score_before": relearned.score_before,
+                "score_after": relearned.score_after,
+                "relearning_seconds": time.monotonic() - started,
+            }
+            run.listen(
+                TreeRelearned(rounds.round, relearned.moved_share, relearned.score_before, relearned.score_after)
+            )
+        _keep(run, rounds, identity=identity)
+    return rounds
+
+
+def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
+    """Where the rounds stand in the folder of a resumed run; else a first tree and a model with random weights."""
+    if run.work is not None and run.work.resume:
+        kept = load_rounds(run.work.directory / "rounds", identity=identity)
+        if kept is not None:
+            return kept
+    elif run.work is not None:
+        forget_rounds(run.work.directory)
+    started = time.monotonic()
+    on_step = run.stop_while("clustering the items for the first tree")
+    tree = initial_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
+    model = build_model(run.config.model, tree, seed=seed_for(run.config.training.seed, "weights"))
+    rounds = Rounds.first(tree, model_arrays(model))
+    rounds.planting_seconds = time.monotonic() - started
+    _keep(run, rounds, identity=identity)
+    return rounds
+
+
+def _keep(run: FitRun, rounds: Rounds, *, identity: RunIdentity) -> None:
+    if run.work is not None:
+        save_rounds(run.work.directory / "rounds", rounds, identity=identity)
+
+
+def _learn_round(
+    run: FitRun, model: PreferenceModel, rounds: Rounds, *, estimator: Estimator | None, identity: RunIdentity
+) -> dict[str, Any]:
+    """Learn the model over the tree of this round; a report of how it went."""
+    seed = run.config.training.seed
+    settings = run.config.training.model_copy(update={"seed": round_seed(seed, rounds.round)})
+    config = run.config.model_copy(update={"training": settings})
+    drawn = run.instances_of_round(rounds.round)
+    labelled = None if estimator is None else _labelled(drawn, estimator, tree=rounds.tree, settings=settings)
+    plan = None
+    if run.work is not None:
+        directory = run.work.directory / f"round-{rounds.round}"
+        plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
+    users = sample_users(run.split.validation, config=run.config, seed=seed)
+    progress = optimise(
+        build_learner(model, rounds.tree, config=config),
+        drawn if labelled is None else labelled,
+        settings=settings,
+        validate=model_validation(run.dataset, users, tree=rounds.tree, config=run.config),
+        plan=plan,
+        listen=run.listen,
+        should_stop=run.should_stop,
+    )
+    best = next((entry for entry in progress.validations if entry["step"] == progress.best_step), {})
+    labels: dict[str, Any] = {}
+    if labelled is not None:
+        mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]
+        labels = {"mean_labels": mean_labels, "labels_seconds": labelled.seconds}
+    return {
+        "round": rounds.round,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "validation": best,
+        "validations": progress.validations,
+        **labels,
+        "seconds": round(progress.seconds - (0.0 if labelled is None else labelled.seconds), 1),
+    }
+
+
+def _labelled(
+    instances: TrainingInstances, estimator: Estimator, *, tree: ItemTree, settings: TrainingSettings
+) -> RectifiedInstances | SoftInstances:
+    """The instances with labels that the estimator rectifies, hard or soft."""
+    if settings.rectification == "soft":
+        items, share = settings.soft_items, settings.soft_share
+        return SoftInstances(instances, estimator=estimator, tree=tree, items=items, share=share)
+    return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification=settings.rectification)
+
+
+def _relearn(run: FitRun, model: PreferenceModel, rounds: Rounds) -> Relearned:
+    """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
+    settings = run.config.tree
+    return relearn_tree(
+        rounds.tree,
+        run.instances_of_round(rounds.round - 1).with_one_target(),
+        add_scores=build_candidate_scores(model, rounds.tree, config=run.config),
+        stride=settings.stride,
+        instances_per_item=settings.instances_per_item,
+        priority=by_regret if settings.assignment == "regret" else by_score,
+        on_step=run.stop_while("learning the tree"),
+    )

@@ -1,0 +1,48 @@
+"""Who computes: the kernels where they were compiled and know the model, else torch."""
+
+import logging
+
+from beamtree import native
+from beamtree.config import Config
+from beamtree.model.preference import PreferenceModel
+from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
+from beamtree.training.learner import Learner, TorchLearner
+from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
+from beamtree.training.relearn import AddScores
+from beamtree.training.tree_negatives import TreeNegatives
+from beamtree.tree.item_tree import ItemTree
+
+log = logging.getLogger(__name__)
+
+
+def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> Learner:
+    """The fastest way of learning this model here."""
+    settings = config.training
+    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    if _kernels_know(model, config):
+        from beamtree.native.training import Negatives
+        from beamtree.training.native_learner import NativeLearner
+
+        drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
+        return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
+    if not native.is_available():
+        log.warning(
+            "The kernels were not compiled, so training runs in torch, many times slower. Install a C++ compiler and "
+            "install beamtree again; `beamtree doctor` shows what is active."
+        )
+    sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
+    if settings.method != "dtr-u":
+        sampler = TreeNegatives(model, tree, count=settings.negatives)
+    return TorchLearner(model, tree, negatives=sampler, settings=settings)
+
+
+def build_candidate_scores(model: PreferenceModel, tree: ItemTree, *, config: Config) -> AddScores:
+    """The fastest way of scoring where items could stand, for learning the tree anew."""
+    if _kernels_know(model, config):
+        return native_candidate_scores(model, tree, settings=config.model)
+    return torch_candidate_scores(model.eval(), tree)
+
+
+def _kernels_know(model: PreferenceModel, config: Config) -> bool:
+    """Whether the kernels can learn this model: batch statistics need a pass of their own and stay in torch."""
+    return native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch"

@@ -1,0 +1,85 @@
+"""From a log to a model: obtain the estimator if the method asks one, learn in rounds, and hand over the best."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from beamtree.artefact import Artefact
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.fitting.alternation import learn_in_rounds
+from beamtree.fitting.estimator import train_estimator
+from beamtree.fitting.planting import first_order
+from beamtree.fitting.run import FitRun, WorkDirectory
+from beamtree.rivals.popularity import Popularity
+from beamtree.training.estimate import TrainedEstimator
+from beamtree.training.events import Listener
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.instances import TrainingInstances
+from beamtree.training.rounds import Rounds
+
+
+def fit_model(
+    dataset: Dataset,
+    split: Split,
+    *,
+    config: Config,
+    work: WorkDirectory | None,
+    listen: Listener,
+    should_stop: Callable[[], bool],
+    estimator_cache: Path | None = None,
+) -> Artefact:
+    """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
+
+    estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
+    """
+    first_order(dataset, config=config)  # says what is missing before anything is learned
+    instances = TrainingInstances(
+        dataset.sequences,
+        split.train,
+        first_target=split.first_target,
+        history_length=config.model.history_length,
+        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+    )
+    estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
+    trained = None
+    if config.training.method == "dtr-t-rl":
+        trained = train_estimator(
+            dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
+        )
+    run = FitRun(dataset, split, config, work, listen, should_stop, instances)
+    rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
+    return Artefact(
+        config=config,
+        weights=rounds.best_weights,
+        tree=rounds.best_tree,
+        popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
+        item_table=dataset.item_table,
+        data_fingerprint=dataset.fingerprint,
+        training={
+            "split": split.description,
+            "instances": len(instances),
+            "steps": sum(report["steps"] for report in rounds.reports),
+            "rounds": rounds.reports,
+            "best_round": rounds.best_round,
+            **_seconds(rounds, trained, is_shared=estimator_cache is not None),
+        },
+    )
+
+
+def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_shared: bool) -> dict[str, Any]:
+    """What each part took, interruptions left out; an estimator from a shared folder was paid for by another run."""
+    stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
+    if trained is not None:
+        stages["estimator_seconds"] = trained.seconds
+        stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
+    stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
+    stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
+    is_reused = is_shared and trained is not None and trained.is_reused
+    spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
+    return {
+        **{name: round(seconds, 1) for name, seconds in stages.items()},
+        "estimator_reused": is_reused,
+        "seconds": round(spent, 1),
+    }

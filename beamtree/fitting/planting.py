@@ -1,0 +1,54 @@
+"""The first tree, before anything is learned: in which order the items stand at its leaves."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Spans
+from beamtree.errors import SettingsError
+from beamtree.training.randomness import numpy_generator
+from beamtree.tree.build import category_order, clustering_order, plant, random_order
+from beamtree.tree.cooccurrence import cooccurrence_vectors
+from beamtree.tree.item_tree import ItemTree
+
+MOST_CLUSTERED_ITEMS = 200_000
+"""Clustering runs one k-means for each inner node: minutes at this size. Larger catalogues need to ask for it."""
+
+
+def initial_tree(
+    dataset: Dataset, train: Spans, *, config: Config, on_step: Callable[[], None] = lambda: None
+) -> ItemTree:
+    """The first tree, in the order that the settings name.
+
+    on_step: called at each step of a clustering; it may raise to stop.
+    """
+    generator = numpy_generator(config.training.seed, "leaves")
+    num_items, branching = len(dataset.items), config.tree.branching
+    match first_order(dataset, config=config):
+        case "random":
+            order = random_order(num_items, generator=generator)
+        case "category":
+            order = category_order(dataset.item_table["category"], generator=generator)
+        case "clustering":
+            vectors = cooccurrence_vectors(
+                dataset.sequences, train, num_items=num_items, size=config.model.embedding_dim, generator=generator
+            )
+            order = clustering_order(vectors, branching=branching, generator=generator, on_step=on_step)
+    return plant(order, branching=branching)
+
+
+def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "category", "clustering"]:
+    """Which first order of the leaves to take; SettingsError where it needs categories and there are none."""
+    has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
+    order = config.tree.order
+    if order == "auto":
+        if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
+            return "clustering"
+        return "category" if has_categories else "random"
+    if order == "category" and not has_categories:
+        raise SettingsError(
+            "tree.order = 'category' needs an item table with a column 'category'. Give one with --items, or choose "
+            "tree.order = 'clustering' or 'random'."
+        )
+    return order

@@ -1,0 +1,48 @@
+"""One fit under way: what it works on, how it is watched and stopped, and where it keeps its checkpoints."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.errors import InterruptedTraining
+from beamtree.training.events import Listener
+from beamtree.training.instances import TrainingInstances
+from beamtree.training.rounds import round_seed
+
+
+@dataclass(frozen=True)
+class WorkDirectory:
+    """Where a run keeps its checkpoints, and whether it goes on from the one that is there."""
+
+    directory: Path
+    resume: bool
+
+
+@dataclass(frozen=True)
+class FitRun:
+    """What every stage of a fit needs. instances: the training instances as the first round draws their targets."""
+
+    dataset: Dataset
+    split: Split
+    config: Config
+    work: WorkDirectory | None
+    listen: Listener
+    should_stop: Callable[[], bool]
+    instances: TrainingInstances
+
+    def instances_of_round(self, round_number: int) -> TrainingInstances:
+        """The training instances, with targets drawn for this round."""
+        return self.instances.with_seed(round_seed(self.config.training.seed, round_number))
+
+    def stop_while(self, doing: str) -> Callable[[], None]:
+        """To be called at each step of something that keeps no checkpoint: InterruptedTraining when asked to stop."""
+        kept = "no folder for checkpoints was given" if self.work is None else "it begins again with --resume"
+
+        def on_step() -> None:
+            if self.should_stop():
+                raise InterruptedTraining(f"Stopped while {doing}. Nothing of that was saved: {kept}.")
+
+        return on_step

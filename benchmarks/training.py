@@ -2,16 +2,18 @@
 
     python -m benchmarks.training --items 7129 --batch 100 --negatives 70 --json
 
-Large catalogues run without plain, which would not fit. step_fraction_of_sgemm divides the step's necessary operations
-(factored scorer and perceptron, forward, backward and sampling, merged draws, shared ancestors) by its time, and that
-by torch's matrix product in the same run. cost_of_ten_targets is the time of a top-down step with ten targets of each
-history over that with one.
+Large catalogues run without plain, which would not fit; share_of_small_tree is their top-down instances per second over
+those with 7,129 items in the same run, and work_of_small_tree what the necessary operations alone would leave of them.
+step_fraction_of_sgemm divides the step's necessary operations (factored scorer and perceptron, forward, backward and
+sampling, merged draws, shared ancestors) by its time, and that by torch's matrix product in the same run.
+cost_of_ten_targets is the time of a top-down step with ten targets of each history over that with one.
 """
 
 import argparse
 import resource
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,8 +26,9 @@ from benchmarks.measure import SGEMM_FLOPS, report, sgemm, take_turns
 from benchmarks.models import SETTINGS, Subject, random_subject
 from benchmarks.plain import PlainRetriever
 
+SMALL_TREE = 7129
 LARGEST_PLAIN = 200_000
-SAMPLERS = {"u": "uniform", "t": "top_down"}
+SAMPLERS: dict[str, Literal["uniform", "top_down"]] = {"u": "uniform", "t": "top_down"}
 
 
 def necessary_flops(gradients: Gradients) -> float:
@@ -42,58 +45,96 @@ def necessary_flops(gradients: Gradients) -> float:
 
 def measure_training(*, items: int, batch: int, negatives: int, turns: int) -> dict[str, Any]:
     """Instances per second of both samplers, their speedup over plain and their share of sgemm."""
+    is_large = items > LARGEST_PLAIN
     subject = random_subject(items=items)
-    histories = subject.histories(batch)
-    ten_targets = np.random.default_rng(1).integers(0, items, (batch, 10)).astype(np.int32)
-    targets = np.ascontiguousarray(ten_targets[:, 0])
-    instances = Batch(histories=histories, targets=targets)
     contestants: dict[str, Callable[[], object]] = {}
     flops: dict[str, float] = {}
     for name, sampler in SAMPLERS.items():
-        drawn = Negatives(np.full(subject.tree.height, negatives), "uniform" if sampler == "uniform" else "top_down")
-        learner = NativeLearner(
-            random_subject(items=items).torch_model if items <= LARGEST_PLAIN else subject.torch_model,
-            subject.tree,
-            negatives=drawn,
-            settings=TrainingSettings(),
-            model_settings=SETTINGS,
+        lesson = Lesson.prepare(
+            subject if is_large else random_subject(items=items), sampler=sampler, batch=batch, negatives=negatives
         )
-        contestants[name] = _steps_of(learner, instances)
-        flops[name] = necessary_flops(
-            learn_batch(subject.native_model(), histories=histories, targets=targets, negatives=drawn, seed=0)
-        )
+        contestants[name], flops[name] = lesson.step(), lesson.flops
         contestants[name]()
         if name == "t":
-            contestants["ten_targets"] = _steps_of(learner, Batch(histories=histories, targets=ten_targets))
+            contestants["ten_targets"] = lesson.step(targets=10)
     results: dict[str, Any] = {"peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
     contestants["sgemm"] = sgemm()
-    if items <= LARGEST_PLAIN:
-        contestants |= _plain_steps(subject, instances, negatives)
+    if is_large:
+        small = Lesson.prepare(random_subject(items=SMALL_TREE), sampler="top_down", batch=batch, negatives=negatives)
+        contestants["small_tree"], flops["small_tree"] = small.step(), small.flops
+    else:
+        contestants |= _plain_steps(subject, draw_instances(subject, batch=batch), negatives)
     seconds = {name: min(times) for name, times in take_turns(contestants, turns=turns).items()}
     for name in SAMPLERS:
         results[f"instances_per_second_{name}"] = batch / seconds[name]
         results[f"ms_{name}"] = seconds[name] * 1e3
         share = flops[name] / seconds[name] / (SGEMM_FLOPS / seconds["sgemm"])
         results["step_fraction_of_sgemm" if name == "t" else "step_fraction_of_sgemm_u"] = share
-        if items <= LARGEST_PLAIN:
+        if not is_large:
             results[f"plain_ms_{name}"] = seconds[f"plain_{name}"] * 1e3
             results[f"speedup_{name}"] = seconds[f"plain_{name}"] / seconds[name]
+    if is_large:
+        results["share_of_small_tree"] = seconds["small_tree"] / seconds["t"]
+        results["work_of_small_tree"] = flops["small_tree"] / flops["t"]
     results["cost_of_ten_targets"] = seconds["ten_targets"] / seconds["t"]
     return results
 
 
-def _steps_of(learner: NativeLearner, instances: Batch) -> Callable[[], object]:
-    steps = iter(range(10**9))
-    return lambda: learner.step(instances, step=next(steps), learning_rate=1e-4)
+@dataclass(frozen=True)
+class Lesson:
+    """A learner, what it learns from, and the necessary operations of one step with one target of each history."""
+
+    learner: NativeLearner
+    instances: Batch
+    flops: float
+
+    @classmethod
+    def prepare(
+        cls, subject: Subject, *, sampler: Literal["uniform", "top_down"], batch: int, negatives: int
+    ) -> "Lesson":
+        """A learner of its own for the subject's network."""
+        drawn = Negatives(np.full(subject.tree.height, negatives), sampler)
+        instances = draw_instances(subject, batch=batch)
+        flops = necessary_flops(
+            learn_batch(
+                subject.native_model(),
+                histories=instances.histories,
+                targets=np.ascontiguousarray(instances.targets[:, 0]),
+                negatives=drawn,
+                seed=0,
+            )
+        )
+        learner = NativeLearner(
+            subject.torch_model,
+            subject.tree,
+            negatives=drawn,
+            settings=TrainingSettings(),
+            model_settings=SETTINGS,
+        )
+        return cls(learner, instances, flops)
+
+    def step(self, *, targets: int = 1) -> Callable[[], object]:
+        """What takes one step with so many targets of each history, and the next one when called again."""
+        chosen = self.instances.targets[:, 0] if targets == 1 else self.instances.targets[:, :targets]
+        batch = Batch(histories=self.instances.histories, targets=np.ascontiguousarray(chosen))
+        steps = iter(range(10**9))
+        return lambda: self.learner.step(batch, step=next(steps), learning_rate=1e-4)
+
+
+def draw_instances(subject: Subject, *, batch: int) -> Batch:
+    """Full histories and ten targets of each."""
+    targets = np.random.default_rng(1).integers(0, subject.tree.num_items, (batch, 10)).astype(np.int32)
+    return Batch(histories=subject.histories(batch), targets=targets)
 
 
 def _plain_steps(subject: Subject, instances: Batch, negatives: int) -> dict[str, Callable[[], object]]:
     plain = PlainRetriever(subject.torch_model.train(), subject.tree)
     optimiser = torch.optim.Adam(subject.torch_model.parameters(), lr=1e-4, weight_decay=1e-4)
+    targets = np.ascontiguousarray(instances.targets[:, 0])
 
     def step(learn: Callable[..., float]) -> None:
         optimiser.zero_grad()
-        learn(instances.histories, instances.targets, negatives=negatives)
+        learn(instances.histories, targets, negatives=negatives)
         optimiser.step()
 
     return {"plain_u": lambda: step(plain.step_uniform), "plain_t": lambda: step(plain.step_top_down)}

@@ -88,7 +88,7 @@ def load_artefact(directory: Path, *, verify: bool = True) -> Artefact:
     table_path = bundle_file(directory, manifest, "items.parquet", verify=verify)
     try:
         return Artefact(
-            config=Config.resolve(manifest["settings"]),
+            config=Config.recorded(manifest["settings"]),
             weights=weights,
             tree=ItemTree(manifest["branching"], np.array(index["item_at_leaf"])),
             popularity=np.array(index["popularity"]),

@@ -1,7 +1,8 @@
 """All settings: declared, documented and checked in one place, before any work begins.
 
 A `Config` is frozen. It starts from a preset, then takes a TOML file, then single `section.key=value` settings;
-whatever is unknown, out of range or contradictory is reported in one message.
+whatever is unknown, out of range or contradictory is reported in one message. The preset "default" is what the fields
+declare, so `Config()` is the same; the other presets say where they differ from it.
 """
 
 import difflib
@@ -118,7 +119,7 @@ class TrainingSettings(_Section):
     """How the preference model is learned."""
 
     method: Literal["dtr-u", "dtr-t", "dtr-t-rl"] = Field(
-        "dtr-u", description="uniform negatives; negatives drawn down the tree; these with rectified labels"
+        "dtr-t", description="uniform negatives; negatives drawn down the tree; these with rectified labels"
     )
     rounds: int = Field(
         1, ge=1, le=100, description="how often model and tree are learned in turn; 1 keeps the first tree"
@@ -143,20 +144,20 @@ class TrainingSettings(_Section):
         3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
     )
     target_horizon: int = Field(
-        1,
+        10,
         ge=1,
         le=10_000,
         description="a target is drawn from the next so many interactions after the history: anew in each epoch, or "
         "once per round where hard labels are rectified; the estimator draws in each epoch; 1: the very next",
     )
     targets_per_history: int = Field(
-        1,
+        10,
         ge=1,
         le=1000,
         description="so many of these are targets at once and share the history's negatives; the estimator's too",
     )
     most_instances: int | None = Field(
-        None, ge=1, description="a round ends after so many instances, however many epochs that is"
+        500_000, ge=1, description="a round ends after so many instances, however many epochs that is"
     )
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
@@ -265,6 +266,11 @@ class Config(_Section):
         return cls.resolve(_merge(raw, overrides or {}))
 
     @classmethod
+    def recorded(cls, settings: Mapping[str, Any]) -> Self:
+        """Settings that were written down in full, maybe by an earlier version that did not have all of today's."""
+        return cls.resolve(_merge(_BEFORE_RECORDED, settings))
+
+    @classmethod
     def resolve(cls, raw: Mapping[str, Any]) -> Self:
         """Check every section, then what they say together; one SettingsError lists all that is wrong."""
         faults: list[str] = []
@@ -300,23 +306,18 @@ SECTION_TYPES: dict[str, type[_Section]] = {
     "retrieval": RetrievalSettings,
 }
 
-# What learns best for its time: negatives drawn down the tree, shared by all of the next ten interactions.
-_BEST_LEARNING = {"method": "dtr-t", "target_horizon": 10, "targets_per_history": 10}
-
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {
         "model": {"windows": [10, 5, 2, 1, 1, 1], "attention_hidden": 16, "layers": [64, 32, 16]},
         "training": {
-            **_BEST_LEARNING,
             "negatives": 30,
             "batch_size": 128,
-            "epochs": 3,
             "most_instances": 600_000,
             "learning_rate": 4e-3,
             "warmup_steps": 200,
         },
     },
-    "default": {"training": {**_BEST_LEARNING, "most_instances": 500_000}},
+    "default": {},
     "paper": {
         "data": {"protocol": "paper"},
         "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
@@ -324,6 +325,8 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "training": {
             "method": "dtr-t-rl",
             "rounds": 12,
+            "target_horizon": 1,
+            "targets_per_history": 1,
             "optimiser": "adam",
             "learning_rate": 1e-3,
             "weight_decay": 1e-2,
@@ -333,9 +336,12 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "most_instances": 8_000_000,
             "patience": 100,
         },
-        "estimator": {"width": 24, "layers": 4, "heads": 2},
+        "estimator": {"width": 24, "layers": 4},
     },
 }
+
+# What these were before they could be set, for settings that were recorded without them.
+_BEFORE_RECORDED = {"training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None}}
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class DeepTreeRetriever:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self.config = config or Config.preset("default")
+        self.config = config or Config()
         self._retriever: Retriever | None = None
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None

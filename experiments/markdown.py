@@ -15,7 +15,7 @@ def describe_asked(lines: list[Line]) -> str:
     found = []
     for line in lines:
         try:
-            protocol = describe_protocol(Config.resolve(line["settings"]["config"]))
+            protocol = describe_protocol(Config.recorded(line["settings"]["config"]))
         except SettingsError:
             protocol = f"protocol {line['protocol']}"
         sentence = f"{line['users']:,} {line['split']} users, {protocol}."

@@ -62,10 +62,10 @@ def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -
 
 
 def has_settings(line: Line, experiment: Experiment, *, seed: int) -> bool:
-    """Whether a line was measured with the settings of now; those that did not exist then had their default."""
+    """Whether a line was measured with the settings of now; those that did not exist then are as they were."""
     recorded = line["settings"]
     try:
-        config = Config.resolve(recorded["config"])
+        config = Config.recorded(recorded["config"])
     except SettingsError:
         return False
     return config == experiment.config(seed) and recorded["data"] == vars(experiment.data)

@@ -89,11 +89,20 @@ def two_group_log(*, users_per_group: int = 24, items_per_group: int = 10, lengt
 
 
 def small_config(**sections: dict[str, Any]) -> Config:
-    """Settings that fit a few dozen users in a second."""
+    """Settings that fit a few dozen users in a second: uniform negatives, one target each, the very next item."""
     base: dict[str, dict[str, Any]] = {
         "data": {"min_interactions": 2},
         "model": {"embedding_dim": 4, "windows": [2, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
-        "training": {"negatives": 3, "batch_size": 16, "epochs": 1, "learning_rate": 0.01, "warmup_steps": 0},
+        "training": {
+            "method": "dtr-u",
+            "target_horizon": 1,
+            "targets_per_history": 1,
+            "negatives": 3,
+            "batch_size": 16,
+            "epochs": 1,
+            "learning_rate": 0.01,
+            "warmup_steps": 0,
+        },
         "retrieval": {"beam_width": 8},
     }
     return Config.resolve({name: base.get(name, {}) | sections.get(name, {}) for name in base | sections})

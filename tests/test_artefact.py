@@ -138,6 +138,8 @@ def test_the_model_of_format_version_1_still_loads() -> None:
     """Written once and kept for ever: whoever changes the format must go on reading this."""
     assert_same(load_artefact(DIRECTORY), small_artefact_as_stored())
     assert json.loads((DIRECTORY / MANIFEST).read_text())["format_version"] == 1
+    how = load_artefact(DIRECTORY).config.training
+    assert (how.method, how.target_horizon, how.targets_per_history) == ("dtr-u", 1, 1), "whatever is the default now"
 
 
 def small_artefact_as_stored() -> Artefact:

@@ -4,12 +4,25 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from beamtree.config import PRESETS, Config
+from beamtree.config import PRESETS, Config, PresetName
 from beamtree.errors import SettingsError
+from beamtree.recommender import DeepTreeRetriever
 
 
 def fault_lines(error: pytest.ExceptionInfo[SettingsError]) -> list[str]:
     return [line.removeprefix("  - ") for line in str(error.value).splitlines()[1:]]
+
+
+def test_the_default_preset_is_what_settings_are_without_one() -> None:
+    assert Config() == Config.preset("default") == Config.load() == DeepTreeRetriever().config
+
+
+@pytest.mark.parametrize("name", ["small", "paper"])
+def test_a_preset_says_only_where_it_differs_from_the_default(name: PresetName) -> None:
+    default, preset = Config().model_dump(mode="json"), Config.preset(name).model_dump(mode="json")
+    for section, values in PRESETS[name].items():
+        for key in values:
+            assert preset[section][key] != default[section][key], f"{section}.{key}"
 
 
 def test_presets_differ_where_they_should() -> None:
@@ -22,6 +35,8 @@ def test_presets_differ_where_they_should() -> None:
     assert (paper.training.method, paper.training.rounds) == ("dtr-t-rl", 12)
     assert small.model.history_length == 20
     assert (small.model.attention_hidden, small.training.negatives) == (16, 30)
+    assert (small.model.layers, small.training.batch_size, small.training.epochs) == ((64, 32, 16), 128, 3.0)
+    assert (small.training.learning_rate, small.training.warmup_steps, small.training.rounds) == (4e-3, 200, 1)
     assert (default.model.history_length, paper.model.history_length) == (69, 69)
     assert paper.model.windows == (20, 20, 10, 10, 2, 2, 2, 1, 1, 1)
     assert (paper.model.embedding_dim, paper.model.attention_hidden, paper.model.layers) == (24, 36, (128, 64, 24))
@@ -29,6 +44,9 @@ def test_presets_differ_where_they_should() -> None:
     assert (paper.training.learning_rate, paper.training.weight_decay) == (1e-3, 1e-2)
     assert (paper.training.warmup_steps, paper.training.decay, paper.training.negatives) == (5000, "exponential", 70)
     assert (paper.data.protocol, paper.tree.order) == ("paper", "category")
+    assert (paper.tree.assignment, paper.tree.moved_rows) == ("score", "stay")
+    assert (paper.training.batch_size, paper.training.epochs, paper.training.optimiser) == (100, 1000.0, "adam")
+    assert (paper.estimator.width, paper.estimator.layers, paper.estimator.heads) == (24, 4, 2)
 
 
 def test_sections_override_a_preset_key_by_key() -> None:
@@ -157,6 +175,17 @@ def test_overriding_a_preset_leaves_the_preset_alone() -> None:
 def test_what_is_dumped_resolves_to_the_same_settings() -> None:
     config = Config.preset("paper", training={"epochs": 0.125})
     assert Config.resolve(config.model_dump(mode="json")) == config
+    assert Config.recorded(config.model_dump(mode="json")) == config
+    assert Config.recorded(Config().model_dump(mode="json")) == Config()
+
+
+def test_what_was_recorded_before_a_setting_existed_keeps_its_meaning() -> None:
+    """One target, the very next, and no limit but the epochs: there was nothing else."""
+    written = Config().model_dump(mode="json")
+    for key in ("target_horizon", "targets_per_history", "most_instances"):
+        del written["training"][key]
+    then = Config.recorded(written).training
+    assert (then.target_horizon, then.targets_per_history, then.most_instances) == (1, 1, None)
 
 
 @pytest.mark.parametrize(

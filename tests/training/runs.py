@@ -18,7 +18,11 @@ RING = sequences_of([[(start + step) % 8 for step in range(6)] for start in rang
 
 
 def training_settings(**changes: Any) -> TrainingSettings:
+    """Uniform negatives and one target each, the very next item."""
     base: dict[str, Any] = {
+        "method": "dtr-u",
+        "target_horizon": 1,
+        "targets_per_history": 1,
         "negatives": 3,
         "batch_size": 8,
         "epochs": 2.4,

@@ -1,0 +1,71 @@
+// Networks packed from a dictionary of weights, and the scores they give to nodes.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+#include "forward.hpp"
+#include "threads.hpp"
+#include "weights.hpp"
+
+namespace beamtree {
+namespace {
+
+Sizes sizes_of(const std::vector<index_t>& windows, index_t width, index_t attention, const std::vector<index_t>& mlp,
+               bool layer_norm) {
+    require(width > 0 && attention > 0 && mlp.size() == 3 && !windows.empty(), "sizes: expected positive sizes, three layers");
+    for (index_t size : windows) require(size > 0, "windows: expected positive sizes");
+    for (index_t size : mlp) require(size > 0, "mlp: expected positive sizes");
+    return Sizes{.width = width,
+                 .attention = attention,
+                 .mlp = {mlp[0], mlp[1], mlp[2]},
+                 .windows = windows,
+                 .normalisation = layer_norm ? Normalisation::layer : Normalisation::none};
+}
+
+template <class T>
+std::shared_ptr<Network<T>> pack_arrays(const nb::dict& weights, const std::vector<index_t>& windows, index_t width,
+                                        index_t attention, const std::vector<index_t>& mlp, bool layer_norm) {
+    return pack<T>(weights, sizes_of(windows, width, attention, mlp, layer_norm));
+}
+
+// Scores (nodes,) of rows of the node table against one history.
+template <class T>
+nb::object score_rows(const Network<T>& net, const AnyTable& node_array, const AnyTable& history_array,
+                      const Array1<std::int64_t>& history_rows, const Array1<std::int64_t>& node_rows) {
+    const Table nodes = table_of(node_array, net.d, "node_table"), items = table_of(history_array, net.d, "history_table");
+    const index_t length = net.sizes.history(), count = extent(node_rows, 0);
+    require(extent(history_rows, 0) == length,
+            "history_rows: expected " + std::to_string(length) + " positions, got " + std::to_string(history_rows.shape(0)));
+    require_range(history_rows, -1, items.rows, "history_rows");
+    require_range(node_rows, 0, nodes.rows, "node_rows");
+    auto scores = values_for<T>({count});
+    {
+        nb::gil_scoped_release release;
+        static thread_local History<T> history;
+        const std::vector<index_t> positions(history_rows.data(), history_rows.data() + length);
+        history.prepare(net, items, positions.data());
+        const History<T>& prepared = history;
+        ThreadPool::shared().run((count + columns_in_cache - 1) / columns_in_cache, [&](index_t task, int) {
+            static thread_local NodeBlock<T> block;
+            const index_t first = task * columns_in_cache, end = std::min(count, first + columns_in_cache);
+            score_nodes(net, prepared, nodes, node_rows.data() + first, end - first, block, scores.data() + first);
+        });
+    }
+    return to_numpy(std::move(scores), {count});
+}
+
+template <class T>
+void bind(nb::module_& m, const char* network, const char* packing) {
+    nb::class_<Network<T>>(m, network);
+    m.def(packing, &pack_arrays<T>);
+    m.def("score_rows", &score_rows<T>);
+}
+
+}  // namespace
+
+void bind_network(nb::module_& m) {
+    bind<float>(m, "NetworkFloat32", "pack_float32");
+    bind<double>(m, "NetworkFloat64", "pack_float64");
+}
+
+}  // namespace beamtree

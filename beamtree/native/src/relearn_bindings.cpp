@@ -1,0 +1,47 @@
+// Scores of items for their candidate places in a new tree.
+#include "bindings.hpp"
+#include "model_arrays.hpp"
+#include "relearn.hpp"
+
+namespace beamtree {
+namespace {
+
+template <class Sum>
+void relearn(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
+             const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
+             const Array1<std::int32_t>& targets, const Array1<std::int64_t>& groups, index_t upper, index_t lower,
+             Writable2<Sum> sums) {
+    const Model<float> model = model_of(net, tree, node_table, item_table);
+    require_histories(net, tree, histories);
+    const index_t instances = extent(histories, 0), items = tree.tree.items, columns = extent(sums, 1);
+    require(has_shape(targets, {instances}), "targets: expected one per history");
+    require_range(targets, 0, items, "targets");
+    require(0 <= upper && upper < lower && lower <= tree.tree.height, "levels: expected 0 <= upper < lower <= height");
+    require(has_shape(groups, {items}), "groups: expected one per item");
+    require_range(groups, -1, tree.tree.size(upper), "groups");
+    require(extent(sums, 0) == items, "sums: expected one row per item");
+    auto first_candidate = [&](index_t group) { return tree.tree.first_descendant(group, upper, lower); };
+    for (index_t i = 0; i < instances; ++i) {
+        const index_t group = static_cast<index_t>(groups.data()[targets.data()[i]]);
+        require(group < 0 || first_candidate(group + 1) - first_candidate(group) <= columns,
+                "sums: too few columns for the candidates of a group");
+    }
+    nb::gil_scoped_release release;
+    score_candidates(model, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(), instances,
+                     sums.data());
+}
+
+template <class Sum>
+void bind(nb::module_& m) {
+    m.def("relearn", &relearn<Sum>, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
+          "targets"_a, "groups"_a, "upper"_a, "lower"_a, "sums"_a);
+}
+
+}  // namespace
+
+void bind_relearn(nb::module_& m) {
+    bind<float>(m);
+    bind<double>(m);
+}
+
+}  // namespace beamtree

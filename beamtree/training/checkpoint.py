@@ -16,7 +16,7 @@ from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, w
 from beamtree.training.learner import Learner
 
 KIND = "beamtree checkpoint"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -55,13 +55,18 @@ def save_checkpoint(
     learner: Learner,
     *,
     best: Mapping[str, npt.NDArray[Any]],
+    instances: Mapping[str, npt.NDArray[Any]],
     progress: Progress,
     identity: RunIdentity,
 ) -> None:
-    """Write a checkpoint; the one before stays valid until this one is complete."""
+    """Write a checkpoint; the one before stays valid until this one is complete.
+
+    best: the best weights so far; instances: what the training instances keep of themselves.
+    """
     arrays = {f"model/{name}": array for name, array in model_arrays(learner.model).items()}
     arrays |= {f"optimiser/{name}": array for name, array in learner.optimiser_arrays().items()}
     arrays |= {f"best/{name}": array for name, array in best.items()}
+    arrays |= {f"instances/{name}": array for name, array in instances.items()}
     manifest = {
         "kind": KIND,
         "format_version": FORMAT_VERSION,
@@ -77,14 +82,24 @@ def has_checkpoint(directory: Path) -> bool:
     return (directory / MANIFEST).is_file()
 
 
-def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdentity) -> tuple[Progress, Arrays]:
-    """Put the learner where the checkpoint was taken; gives the progress and the best weights so far."""
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint holds besides the learner's state."""
+
+    progress: Progress
+    best: Arrays
+    instances: Arrays
+
+
+def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdentity) -> Restored:
+    """Put the learner where the checkpoint was taken; gives all the rest that was saved with it."""
     manifest = read_manifest(directory)
     check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
     arrays = map_arrays(bundle_file(directory, manifest, "state.safetensors"))
     load_model_arrays(learner.model, _below("model/", arrays))
     learner.restore_optimiser(_below("optimiser/", arrays))
-    return Progress(**manifest["progress"]), _below("best/", arrays)
+    progress = Progress(**manifest["progress"])
+    return Restored(progress, best=_below("best/", arrays), instances=_below("instances/", arrays))
 
 
 def model_arrays(model: PreferenceModel) -> Arrays:

@@ -1,6 +1,8 @@
 """Training instances: a target and the items before it, cut from the flat sequences only when a batch is made."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +89,13 @@ class TrainingInstances:
             histories=cut_histories(items, starts=start, ends=history_end, length=self.history_length),
             targets=self.horizon.draw(items, history_end, self.spans.end[span], numbers=instances, epoch=epoch),
         )
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Nothing: a batch depends on the numbers of its instances alone."""
+        return {}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """There is nothing to remember."""
 
     def targets(self) -> Int32Array:
         """The (first) target of every instance, in the order of their numbers, as drawn in the first epoch."""

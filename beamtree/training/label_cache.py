@@ -19,7 +19,7 @@ class LabelCache:
 
     answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, repeated where fewer are needed: with
     one shape for all, what it says of an instance does not depend on the company it comes in.
-    seconds: what the answers took so far. Nothing is kept on disk: a resumed run asks, and counts, anew.
+    seconds: what the answers took so far. Answers are kept in memory alone: a resumed run asks again.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class LabelCache:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.seconds = 0.0
-        self.is_known = np.zeros(len(instances), dtype=bool)
+        self._is_known = np.zeros(len(instances), dtype=bool)
         self._instances = instances
         self._answer = answer
         self._clock = clock
@@ -38,7 +38,7 @@ class LabelCache:
 
     def of(self, instances: Int64Array) -> tuple[Answer, ...]:
         """The answers for the numbered instances."""
-        missing = np.unique(instances[~self.is_known[instances]])
+        missing = np.unique(instances[~self._is_known[instances]])
         started = self._clock()
         for first in range(0, len(missing), BLOCK):
             block = missing[first : first + BLOCK]
@@ -46,13 +46,9 @@ class LabelCache:
         self.seconds += self._clock() - started
         return tuple(array[instances] for array in self._kept)
 
-    def known(self) -> tuple[Answer, ...]:
-        """The answers for all instances met so far."""
-        return tuple(array[self.is_known] for array in self._kept)
-
     def _keep(self, block: Int64Array, answers: tuple[Answer, ...]) -> None:
         if not self._kept:
-            self._kept = tuple(np.zeros((len(self.is_known), *array.shape[1:]), array.dtype) for array in answers)
+            self._kept = tuple(np.zeros((len(self._is_known), *array.shape[1:]), array.dtype) for array in answers)
         for kept, array in zip(self._kept, answers, strict=True):
             kept[block] = array[: len(block)]
-        self.is_known[block] = True
+        self._is_known[block] = True

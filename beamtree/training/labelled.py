@@ -1,7 +1,8 @@
 """Training instances with rectified labels: computed when first met and kept, as compactly as the labels allow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from beamtree.model.estimator import Estimator
 from beamtree.training.horizon import NO_TARGET
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import LabelCache
+from beamtree.training.label_tally import LabelTally
 from beamtree.training.rectify import (
     Labels,
     Rectification,
@@ -50,13 +52,14 @@ class RectifiedInstances:
         self._rectification = rectification
         self._height = tree.height
         self._cache = LabelCache(instances, labels)
+        self._tally = LabelTally(len(instances), height=tree.height)
 
     def __len__(self) -> int:
         return len(self._instances)
 
     @property
     def seconds(self) -> float:
-        """What the labels took so far."""
+        """What the labels took so far, over all starts of the run."""
         return self._cache.seconds
 
     def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:  # noqa: ARG002
@@ -64,19 +67,27 @@ class RectifiedInstances:
         batch = self._instances.batch(instances)
         (labels,) = self._cache.of(instances)
         if batch.targets.ndim == 1:
-            return replace(batch, level_weights=self._weights(labels))
+            weights = self._weights(labels)
+            self._tally.add(instances, weights)
+            return replace(batch, level_weights=weights)
         is_target = (batch.targets != NO_TARGET)[:, :, None]
         share = is_target / is_target.sum(axis=1, keepdims=True, dtype=np.float32)
         columns = [self._weights(labels[:, column]) for column in range(batch.targets.shape[1])]
+        self._tally.add(instances, columns[0])
         return replace(batch, level_weights=np.stack(columns, axis=1) * share)
 
     def mean_labels(self) -> npt.NDArray[np.float64]:
         """The mean label of each level, 1 to height, over the (first) targets met so far; empty if there was none."""
-        if not self._cache.is_known.any():
-            return np.empty(0)
-        (labels,) = self._cache.known()
-        alone = labels if self._instances.horizon.each == 1 else labels[:, 0]
-        return np.asarray(self._weights(alone).mean(axis=0, dtype=np.float64))
+        return self._tally.means()
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What was met so far and what it took; the labels themselves are computed again."""
+        return {"seconds": np.array(self._cache.seconds), **self._tally.state()}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on counting from there."""
+        self._cache.seconds = float(state["seconds"])
+        self._tally.restore(state)
 
     def _weights(self, labels: Labels) -> npt.NDArray[np.float32]:
         return level_weights(labels, rectification=self._rectification, height=self._height)

@@ -44,6 +44,14 @@ class Instances(Protocol):
         """Histories and targets of the numbered instances in an epoch."""
         ...
 
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What they must remember when a run goes on from a checkpoint."""
+        ...
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Remember what `state` gave then."""
+        ...
+
 
 @dataclass(frozen=True)
 class CheckpointPlan:
@@ -79,7 +87,9 @@ def optimise(
     validation_steps = {round(total_steps * (i + 1) / settings.validations) for i in range(settings.validations)}
     progress, best = Progress(), _copy(model_arrays(learner.model))
     if plan is not None and plan.resume and has_checkpoint(plan.directory):
-        progress, best = restore_checkpoint(plan.directory, learner, identity=plan.identity)
+        restored = restore_checkpoint(plan.directory, learner, identity=plan.identity)
+        progress, best = restored.progress, restored.best
+        instances.restore(restored.instances)
         listen(Resumed(progress.step))
 
     counted_at = clock()
@@ -89,7 +99,10 @@ def optimise(
         progress.seconds += clock() - counted_at
         counted_at = clock()
         if plan is not None:
-            save_checkpoint(plan.directory, learner, best=best, progress=progress, identity=plan.identity)
+            kept = instances.state()
+            save_checkpoint(
+                plan.directory, learner, best=best, instances=kept, progress=progress, identity=plan.identity
+            )
 
     saved_at = clock()
     while progress.step < total_steps and progress.validations_since_best < settings.patience:

@@ -6,7 +6,9 @@ catalogue. An estimator knows all of it at once: here each history learns from i
 level a node counts by the likeliest item below it.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,12 +44,20 @@ class SoftInstances:
 
     @property
     def seconds(self) -> float:
-        """What the labels took so far."""
+        """What the labels took so far, over all starts of the run."""
         return self._cache.seconds
 
     def mean_labels(self) -> npt.NDArray[np.float64]:
         """What the labels of each level, 1 to height, add up to: 1 everywhere."""
         return np.ones(self._tree.height)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What the labels took so far; they themselves are computed again."""
+        return {"seconds": np.array(self._cache.seconds)}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on counting from there."""
+        self._cache.seconds = float(state["seconds"])
 
     def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:
         """Histories of the numbered instances, with observed and likely targets and the weights of both."""

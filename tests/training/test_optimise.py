@@ -292,7 +292,7 @@ def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> No
 )
 def test_what_is_no_checkpoint_of_this_version_is_refused(tmp_path: Path, manifest: dict[str, Any]) -> None:
     write_bundle(tmp_path, manifest, files={})
-    with pytest.raises(ArtefactError, match=r"expected .*beamtree checkpoint.*, format 1"):
+    with pytest.raises(ArtefactError, match=r"expected .*beamtree checkpoint.*, format 2"):
         run(CountingLearner(), plan=plan_for(tmp_path, training_settings(), resume=True))
 
 

@@ -14,6 +14,7 @@ from beamtree.data.split import split_users
 from beamtree.errors import ArtefactError, InterruptedTraining
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
+from beamtree.storage import bundle_file, map_arrays, read_manifest
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
 from beamtree.training.rounds import moved_leaf_rows
 from beamtree.tree.build import plant
@@ -110,6 +111,27 @@ def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
     assert_same_bytes(dict(resumed.weights), dict(whole.weights))
     assert resumed.tree.item_at_leaf.tolist() == whole.tree.item_at_leaf.tolist()
     assert steps_seen <= 3 * steps_per_round, "no step was taken twice"
+
+
+@pytest.mark.parametrize("rectification", ["subtree", "soft"])
+def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, rectification: str) -> None:
+    """Stopped in the second epoch: what is met again after that was counted before."""
+    config = config_of(training={"rectification": rectification, "rounds": 1, "epochs": 2, "patience": 10})
+    (whole,) = fit(config).training["rounds"]
+    with pytest.raises(InterruptedTraining):
+        fit(
+            config,
+            work=WorkDirectory(tmp_path, resume=False),
+            listen=lambda event: isinstance(event, StepDone) and event.step == whole["steps"] * 3 // 4,
+        )
+    manifest = read_manifest(tmp_path / "round-0")
+    before = map_arrays(bundle_file(tmp_path / "round-0", manifest, "state.safetensors"))["instances/seconds"]
+    artefact = fit(config, work=WorkDirectory(tmp_path, resume=True))
+    (report,) = artefact.training["rounds"]
+    assert report["mean_labels"] == whole["mean_labels"]
+    assert report["labels_seconds"] > before > 0.0
+    stages = [artefact.training[f"{part}_seconds"] for part in ("planting", "estimator", "labels", "learning")]
+    assert artefact.training["seconds"] == pytest.approx(sum(stages), abs=0.3)
 
 
 STAGES = {

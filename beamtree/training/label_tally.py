@@ -1,0 +1,41 @@
+"""What the labels of a round come to on each level: every instance met counts once, however often a run is started."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class LabelTally:
+    """Sums of labels by level, and whose labels they are.
+
+    `state` is what a checkpoint keeps, a bit per instance and a number per level; `restore` goes on from there.
+    """
+
+    def __init__(self, num_instances: int, *, height: int) -> None:
+        self._is_counted = np.zeros(num_instances, dtype=bool)
+        self._sums = np.zeros(height)
+
+    def add(self, instances: npt.NDArray[np.int64], labels: npt.NDArray[np.float32]) -> None:
+        """Count the labels (instances, height) of those that were not counted before."""
+        distinct, first = np.unique(instances, return_index=True)
+        is_new = ~self._is_counted[distinct]
+        self._sums += labels[first[is_new]].sum(axis=0, dtype=np.float64)
+        self._is_counted[distinct] = True
+
+    def means(self) -> npt.NDArray[np.float64]:
+        """The mean label of each level, 1 to height; empty if there was none."""
+        count = int(self._is_counted.sum())
+        return self._sums / count if count else np.empty(0)
+
+    def state(self) -> Arrays:
+        """Everything there is."""
+        return {"is_counted": np.packbits(self._is_counted), "sums": self._sums.copy()}
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Put it where `state` was called."""
+        self._is_counted = np.unpackbits(state["is_counted"], count=len(self._is_counted)).astype(bool)
+        self._sums = np.array(state["sums"])

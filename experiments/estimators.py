@@ -12,6 +12,8 @@ from beamtree.errors import InputError
 from beamtree.fitting.estimator import train_estimator
 from beamtree.model.estimator import Estimator
 from beamtree.storage import replace_text
+from beamtree.training.events import EstimatorAwaited
+from beamtree.training.exclusive import exclusive
 from beamtree.training.interrupt import stop_requests
 from experiments.journal import Journal
 
@@ -31,7 +33,7 @@ def obtain_estimator(
     """The estimator of these settings from the shared folder, trained now if it is not there, and its cost.
 
     To be called before a run does anything else: what its journal has by then is the cost. Where another run trained
-    the estimator, the journal is charged with it.
+    the estimator, the journal is charged with it; waiting until that one has it is left out.
     """
     key = json.dumps(
         [
@@ -48,19 +50,28 @@ def obtain_estimator(
         ]
     )
     cost_file = folder / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    known = Cost(**json.loads(cost_file.read_text(encoding="utf-8"))) if cost_file.is_file() else None
-    with stop_requests() as should_stop:
+    begun = journal.seconds()
+    with (
+        stop_requests() as should_stop,
+        exclusive(
+            cost_file.with_suffix(".lock"),
+            on_wait=lambda: journal(EstimatorAwaited(str(folder))),
+            should_stop=should_stop,
+        ),
+    ):
+        wall, cpu = (now - then for now, then in zip(journal.seconds(), begun, strict=True))
+        journal.leave_out(wall, cpu)
+        known = Cost(**json.loads(cost_file.read_text(encoding="utf-8"))) if cost_file.is_file() else None
         estimator = train_estimator(
             dataset, split, config=config, directory=folder, listen=journal, should_stop=should_stop
         ).estimator
-    if known is not None:
+        if known is not None:
+            if not journal.epochs:
+                journal.charge(known.seconds, known.cpu_seconds)
+            return estimator, known
         if not journal.epochs:
-            journal.charge(known.seconds, known.cpu_seconds)
-        return estimator, known
-    if not journal.epochs:
-        raise InputError(f"{folder} has an estimator for this run, but not what it cost. Remove the folder.")
-    seconds, cpu_seconds = journal.seconds()
-    cost = Cost(round(seconds, 1), round(cpu_seconds, 1), len(journal.epochs))
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_text(cost_file, json.dumps(asdict(cost)))
-    return estimator, cost
+            raise InputError(f"{folder} has an estimator for this run, but not what it cost. Remove the folder.")
+        seconds, cpu_seconds = journal.seconds()
+        cost = Cost(round(seconds, 1), round(cpu_seconds, 1), len(journal.epochs))
+        replace_text(cost_file, json.dumps(asdict(cost)))
+        return estimator, cost

@@ -48,6 +48,10 @@ class Journal:
         )
         return wall + self._charged[0], cpu + self._charged[1]
 
+    def leave_out(self, seconds: float, cpu_seconds: float) -> None:
+        """Do not count so much of what has passed: it went into waiting for another run."""
+        self._before = (self._before[0] - seconds, self._before[1] - cpu_seconds)
+
     def charge(self, seconds: float, cpu_seconds: float) -> None:
         """Count work that another run did for this one; it is charged once, however often the run is taken up."""
         self._charged = (seconds, cpu_seconds)

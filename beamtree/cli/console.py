@@ -44,7 +44,15 @@ def metrics_table(contenders: Mapping[str, Metrics], *, title: str, cutoffs: Seq
 @contextmanager
 def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     """A listener that draws a progress bar and prints each validation; with a path, also one JSON line per event."""
-    from beamtree.training.events import EstimatorValidated, Resumed, StepDone, StoppedEarly, TreeRelearned, Validated
+    from beamtree.training.events import (
+        EstimatorAwaited,
+        EstimatorValidated,
+        Resumed,
+        StepDone,
+        StoppedEarly,
+        TreeRelearned,
+        Validated,
+    )
 
     bar = Progress(
         TextColumn("learning"),
@@ -82,6 +90,8 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                 messages.print(
                     f"estimator, epoch {event.epoch}: loss {event.loss:.3f}  validation F@20 {event.score:.4f}  {mark}"
                 )
+            case EstimatorAwaited():
+                messages.print(f"Another run trains the estimator {event.directory}: waiting for it.", markup=False)
             case TreeRelearned():
                 messages.print(
                     f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "

@@ -15,7 +15,7 @@ from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
 from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
-from beamtree.training.events import EstimatorValidated, Listener
+from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Listener
 from beamtree.training.horizon import NO_TARGET, TargetHorizon
 from beamtree.training.instances import VERY_NEXT
 from beamtree.training.randomness import numpy_generator, seed_for
@@ -63,21 +63,37 @@ def load_or_train_estimator(
     history_length: int,
     run: EstimatorRun,
 ) -> TrainedEstimator:
-    """The estimator that the store keeps, or a new one, trained from where an interrupted run left it."""
+    """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
+
+    While another run trains it, this one waits.
+    """
     estimator = SasRec(
         run.settings,
         num_items=num_items,
         history_length=history_length,
         generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
     )
-    seconds = None if store is None else store.load(estimator)
-    if seconds is not None:
-        return TrainedEstimator(estimator.eval(), seconds, is_reused=True)
-    windows = TrainingWindows.cut(sequences, split, length=history_length)
-    seconds = _train(estimator, windows, run=run, store=store)
-    if store is not None:
-        store.save(estimator, seconds=seconds)
-    return TrainedEstimator(estimator.eval(), seconds, is_reused=False)
+
+    def train() -> TrainedEstimator:
+        windows = TrainingWindows.cut(sequences, split, length=history_length)
+        seconds = _train(estimator, windows, run=run, store=store)
+        if store is not None:
+            store.save(estimator, seconds=seconds)
+        return TrainedEstimator(estimator.eval(), seconds, is_reused=False)
+
+    if store is None:
+        return train()
+    kept = _kept(store, estimator)
+    if kept is not None:
+        return kept
+    awaited = EstimatorAwaited(str(store.finished))
+    with store.claimed(on_wait=lambda: run.listen(awaited), should_stop=run.should_stop):
+        return _kept(store, estimator) or train()
+
+
+def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator | None:
+    seconds = store.load(estimator)
+    return None if seconds is None else TrainedEstimator(estimator.eval(), seconds, is_reused=True)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
-"""Where estimators are kept: a folder for each combination of data, split and settings, so that runs can share one."""
+"""Where estimators are kept: a folder for each combination of data, split and settings, so that runs can share one.
+
+Runs that need the same one at the same time train it once: who comes later waits.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +19,7 @@ from beamtree.config import EstimatorSettings
 from beamtree.data.split import HeldOut, Split
 from beamtree.model.estimator import SasRec
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.training.exclusive import exclusive
 
 KIND = "beamtree estimator"
 FORMAT_VERSION = 2
@@ -39,7 +44,10 @@ class EstimatorProgress:
 
 @dataclass(frozen=True)
 class EstimatorStore:
-    """One estimator's place: the finished one, and beside it the state of one that is still being trained."""
+    """One estimator's place: the finished one, and beside it the state of one that is still being trained.
+
+    Everything but `load` belongs inside `claimed`.
+    """
 
     finished: Path
     unfinished: Path
@@ -49,6 +57,18 @@ class EstimatorStore:
     def at(cls, directory: Path, key: str) -> Self:
         """The place of the estimator with this key."""
         return cls(directory / f"sasrec-{key[:16]}", directory / f"sasrec-{key[:16]}.unfinished", key)
+
+    @contextmanager
+    def claimed(self, *, on_wait: Callable[[], None], should_stop: Callable[[], bool]) -> Iterator[None]:
+        """Inside, no other run trains this estimator; whoever had to wait should look first whether it is finished.
+
+        on_wait: called once if another run is inside; should_stop: asked while waiting, InterruptedTraining if so.
+        """
+        lock = self.finished.with_name(f"{self.finished.name}.lock")
+        with exclusive(lock, on_wait=on_wait, should_stop=should_stop):
+            yield
+            if (self.finished / MANIFEST).is_file():  # nobody will train it again, so there is nothing left to guard
+                lock.unlink(missing_ok=True)
 
     def load(self, estimator: SasRec) -> float | None:
         """Fill in the weights of the finished estimator; the seconds that it took to train, None if there is none."""

@@ -52,6 +52,13 @@ class EstimatorValidated:
 
 
 @dataclass(frozen=True)
+class EstimatorAwaited:
+    """Another run is training the very estimator that this one needs; it goes on when that one ends."""
+
+    directory: str
+
+
+@dataclass(frozen=True)
 class TreeRelearned:
     """A round ended with a new tree: how many items moved, and the log-likelihood of the placement before and after."""
 
@@ -61,5 +68,5 @@ class TreeRelearned:
     score_after: float
 
 
-Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorValidated | TreeRelearned
+Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorValidated | EstimatorAwaited | TreeRelearned
 Listener = Callable[[Event], None]

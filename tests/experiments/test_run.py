@@ -244,6 +244,16 @@ def test_seconds_add_up_over_starts(tmp_path: Path) -> None:
     assert (kept["seconds"], kept["cpu_seconds"], kept["starts"]) == (10.0, 0.0, 2)
 
 
+def test_waiting_is_left_out_for_good(tmp_path: Path) -> None:
+    times = iter([100.0, 107.0, 107.0, 0.0, 3.0])
+    journal = Journal(tmp_path / "journal.json", lambda _: None, clock=lambda: next(times), cpu_clock=lambda: 0.0)
+    journal.leave_out(5.0, 0.0)
+    assert journal.seconds() == (2.0, 0.0)
+    journal.save()
+    again = Journal(tmp_path / "journal.json", lambda _: None, clock=lambda: next(times), cpu_clock=lambda: 0.0)
+    assert again.seconds() == (5.0, 0.0)
+
+
 def test_a_failing_run_does_not_stop_the_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = settings(folder, "broken", 'system = "dtr-u"\nconfig.tree.order = "category"')
     assert run(folder, broken, settings(folder, "p", 'system = "popularity"')) == 1

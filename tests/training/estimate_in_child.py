@@ -1,0 +1,55 @@
+"""A real process that obtains a small estimator: python -m tests.training.estimate_in_child FOLDER
+
+Prints one word for each thing that happens and, after each epoch, waits for a line on standard input before it goes on.
+The last line says whether the estimator was found, and ends with a digest of its weights.
+"""
+
+import hashlib
+import sys
+from pathlib import Path
+
+import torch
+
+from beamtree.config import EstimatorSettings
+from beamtree.data.split import split_none
+from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
+from beamtree.training.estimator_store import EstimatorStore, estimator_arrays, estimator_key
+from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Event
+from beamtree.training.horizon import TargetHorizon
+from tests.training.runs import RING
+
+SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_size=4)
+
+
+def store_in(directory: Path) -> EstimatorStore:
+    split = split_none(RING)
+    return EstimatorStore.at(directory, estimator_key(SETTINGS, split=split, validation_users=split.validation))
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def obtain(directory: Path) -> TrainedEstimator:
+    def listen(event: Event) -> None:
+        match event:
+            case EstimatorAwaited():
+                say("waiting")
+            case EstimatorValidated():
+                say(f"epoch {event.epoch}")
+                sys.stdin.readline()
+
+    run = EstimatorRun(settings=SETTINGS, horizon=TargetHorizon(), seed=3, validate=None, listen=listen)
+    return load_or_train_estimator(store_in(directory), RING, split_none(RING), num_items=8, history_length=4, run=run)
+
+
+def digest(trained: TrainedEstimator) -> str:
+    arrays = sorted(estimator_arrays(trained.estimator).items())
+    return hashlib.sha256(b"".join(array.tobytes() for _, array in arrays)).hexdigest()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    found = obtain(Path(sys.argv[1]))
+    say(f"{'found' if found.is_reused else 'trained'} {digest(found)}")

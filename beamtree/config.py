@@ -75,8 +75,10 @@ class TreeSettings(_Section):
     stride: int | None = Field(
         None, ge=1, le=16, description="levels per stage of relearning; default: up to 128 candidates"
     )
-    assignment: Literal["regret", "score"] = Field(
-        "regret", description="who is placed first when a node is full: who would lose most, or who scores highest"
+    assignment: Literal["auction", "regret", "score"] = Field(
+        "auction",
+        description="how relearned items share the nodes: by auction, near the best sum of scores; or greedily, first "
+        "who would lose most, or who scores highest",
     )
     moved_rows: Literal["travel", "stay"] = Field(
         "travel", description="whether a leaf's vector goes with its item to its new leaf, or stays with the leaf"

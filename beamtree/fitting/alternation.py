@@ -1,6 +1,7 @@
 """Rounds: learn the model over the tree, place the items anew with that model, and so on; the best round is kept."""
 
 import time
+from functools import partial
 from typing import Any
 
 from beamtree.config import TrainingSettings
@@ -19,8 +20,15 @@ from beamtree.training.randomness import seed_for
 from beamtree.training.relearn import Relearned, relearn_tree
 from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.soft_labels import SoftInstances
-from beamtree.tree.assign import by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
+
+ASSIGNMENTS: dict[str, Assign] = {
+    "auction": assign_by_auction,
+    "regret": partial(assign_balanced, priority=by_regret),
+    "score": partial(assign_balanced, priority=by_score),
+}
 
 
 def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
@@ -134,6 +142,6 @@ def _relearn(run: FitRun, model: PreferenceModel, rounds: Rounds) -> Relearned:
         add_scores=build_candidate_scores(model, rounds.tree, config=run.config),
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
-        priority=by_regret if settings.assignment == "regret" else by_score,
+        assign=ASSIGNMENTS[settings.assignment],
         on_step=run.stop_while("learning the tree"),
     )

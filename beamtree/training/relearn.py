@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.training.instances import Batch, TrainingInstances
-from beamtree.tree.assign import Priority, assign_balanced, by_regret
+from beamtree.tree.assign import Assign
+from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import VACANT, ItemTree
 
 Int64Array = npt.NDArray[np.int64]
@@ -55,7 +56,7 @@ def relearn_tree(
     add_scores: AddScores,
     stride: int | None = None,
     instances_per_item: int | None = None,
-    priority: Priority = by_regret,
+    assign: Assign = assign_by_auction,
     on_step: Callable[[], None] = lambda: None,
 ) -> Relearned:
     """Place every item anew. stride: levels per stage; None takes the most that keep the candidates at 128 or fewer.
@@ -78,9 +79,7 @@ def relearn_tree(
         for group, members in zip(groups, np.split(by_group, starts[1:]), strict=True):
             on_step()
             room = capacities[first[group] : first[group + 1]]
-            placed = assign_balanced(
-                sums[members, : len(room)], capacities=room, current=current[members], priority=priority
-            )
+            placed = assign(sums[members, : len(room)], capacities=room, current=current[members])
             next_node[members] = first[group] + placed
         if not scores:
             scores.append((_total(sums, current), _total(sums, next_node - first[node_of_item])))

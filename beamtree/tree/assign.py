@@ -1,4 +1,4 @@
-"""Balanced assignment: every item to one node, no node beyond its capacity, the sum of scores high.
+"""Greedy balanced assignment: every item to one node, no node beyond its capacity, the sum of scores high.
 
 Items bid for the best node that still has room; a node with too many bidders takes those that matter most, and the
 others bid again. Who matters most is a function that is passed in: `by_score` is the paper's greedy choice, `by_regret`
@@ -6,6 +6,7 @@ prefers items that would lose most by going to their second-best node.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,14 @@ Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 Priority = Callable[[Float64Array, Float64Array], Float64Array]
 """From each bidder's best and second-best score to how much it matters."""
+
+
+class Assign(Protocol):
+    """A way to give every item one node; see `assign_balanced` for what goes in and out."""
+
+    def __call__(self, scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
+        """The node of each item, no node beyond its capacity."""
+        ...
 
 
 def by_score(best: Float64Array, _second: Float64Array) -> Float64Array:

@@ -1,5 +1,7 @@
 """Section 4.4: items are placed anew, from the root down, in strides."""
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -9,12 +11,16 @@ from hypothesis import strategies as st
 from beamtree.data.split import split_none
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.relearn import AddScores, Stage, relearn_tree
-from beamtree.tree.assign import Priority, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.build import plant
 from tests.small import random_tree, sequences_of
 
 Float64Array = npt.NDArray[np.float64]
 ITEMS = "abcdefgh"
+
+
+GREEDY = partial(assign_balanced, priority=by_score)
 
 
 def instances_of(targets: list[int]) -> TrainingInstances:
@@ -50,7 +56,7 @@ def test_the_figure_of_the_tree_update() -> None:
         instances_of(list(range(8))),
         add_scores=add_table({Stage(0, 2): first, Stage(2, 3): second}),
         stride=2,
-        priority=by_score,
+        assign=GREEDY,
     )
     assert "".join(ITEMS[item] for item in relearned.tree.item_at_leaf) == "hacbdfeg"
     assert relearned.score_after == -7 * 1.0 - 3.0
@@ -63,12 +69,12 @@ def test_the_figure_of_the_tree_update() -> None:
     vacant=st.integers(0, 9),
     branching=st.integers(2, 5),
     stride=st.integers(1, 4),
-    priority=st.sampled_from([by_score, by_regret]),
+    assign=st.sampled_from([GREEDY, partial(assign_balanced, priority=by_regret), assign_by_auction]),
     with_data=st.floats(0.0, 1.0),
     seed=st.integers(0, 10_000),
 )
 def test_every_item_gets_a_leaf_of_its_own_whatever_the_scores(
-    num_items: int, vacant: int, branching: int, stride: int, priority: Priority, with_data: float, seed: int
+    num_items: int, vacant: int, branching: int, stride: int, assign: Assign, with_data: float, seed: int
 ) -> None:
     """Ties, scores of -inf and items that were never a target among them."""
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
@@ -80,7 +86,7 @@ def test_every_item_gets_a_leaf_of_its_own_whatever_the_scores(
         drawn[generator.random(drawn.shape) < 0.3] = -np.inf
         sums[batch.targets] += drawn
 
-    relearned = relearn_tree(tree, instances_of(targets), add_scores=add_scores, stride=stride, priority=priority).tree
+    relearned = relearn_tree(tree, instances_of(targets), add_scores=add_scores, stride=stride, assign=assign).tree
     placed = relearned.item_at_leaf[relearned.item_at_leaf >= 0]
     assert sorted(placed.tolist()) == list(range(num_items))
     assert (relearned.branching, relearned.num_leaves) == (tree.branching, tree.num_leaves)

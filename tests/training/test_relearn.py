@@ -11,6 +11,7 @@ from beamtree.training import candidate_scores
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.relearn import Float64Array, Int64Array, Stage, relearn_tree, stages
+from beamtree.tree.assign import assign_balanced
 from beamtree.tree.build import plant
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_tree, sequences_of, stirred_model
@@ -60,12 +61,13 @@ def test_items_that_know_where_they_want_to_go_get_there(
 
 
 def relearn(tree: ItemTree, *, in_kernels: bool, most: int | None = None) -> list[int]:
+    """The new leaves. Placed greedily: an auction's prices would tell scores apart that differ by rounding only."""
     sizes = model_settings(normalisation="layer")
     model = stirred_model(sizes, tree, seed=3)
     scores = native_candidate_scores(model, tree, settings=sizes) if in_kernels else torch_candidate_scores(model, tree)
     instances = instances_of(tree.num_items)
     leaves: list[int] = relearn_tree(
-        tree, instances, add_scores=scores, stride=2, instances_per_item=most
+        tree, instances, add_scores=scores, stride=2, instances_per_item=most, assign=assign_balanced
     ).tree.item_at_leaf.tolist()
     return leaves
 

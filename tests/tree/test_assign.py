@@ -1,10 +1,13 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.assign import Priority, assign_balanced, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.auction import assign_by_auction
 
 HOMELESS = np.full(8, -1)
 
@@ -45,11 +48,13 @@ def test_too_little_room_is_refused() -> None:
     num_items=st.integers(1, 40),
     num_nodes=st.integers(1, 9),
     spare=st.integers(0, 5),
-    priority=st.sampled_from([by_score, by_regret]),
+    assign=st.sampled_from(
+        [partial(assign_balanced, priority=by_score), partial(assign_balanced, priority=by_regret), assign_by_auction]
+    ),
     seed=st.integers(0, 10_000),
 )
 def test_everyone_gets_a_node_and_no_node_overflows(
-    num_items: int, num_nodes: int, spare: int, priority: Priority, seed: int
+    num_items: int, num_nodes: int, spare: int, assign: Assign, seed: int
 ) -> None:
     """Ties, -inf and items without data among them."""
     generator = np.random.default_rng(seed)
@@ -58,6 +63,6 @@ def test_everyone_gets_a_node_and_no_node_overflows(
     scores[generator.random(num_items) < 0.2] = np.nan
     capacities = np.bincount(generator.integers(0, num_nodes, size=num_items + spare), minlength=num_nodes)
     current = generator.integers(-1, num_nodes, size=num_items)
-    nodes = assign_balanced(scores, capacities=capacities, current=current, priority=priority)
+    nodes = assign(scores, capacities=capacities, current=current)
     assert (nodes >= 0).all()
     assert (np.bincount(nodes, minlength=num_nodes) <= capacities).all()

@@ -201,6 +201,9 @@ class EstimatorSettings(_Section):
     layers: int = Field(2, ge=1, le=16, description="attention blocks")
     heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.2, description="while training")
+    negatives: int | None = Field(
+        None, ge=1, description="items that a step's targets are told from, drawn at random; default: all items"
+    )
     epochs: int = Field(30, ge=1, le=1000, description="at most so many passes over the training sequences")
     batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")
     learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="after a short warm-up")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
-from beamtree.model.softmax_loss import softmax_loss
+from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
 
 Int32Array = npt.NDArray[np.int32]
 Float32Array = npt.NDArray[np.float32]
@@ -62,6 +62,7 @@ class SasRec(nn.Module):
         )
         self.final_norm = nn.LayerNorm(width)
         self.dropout = settings.dropout
+        self.negatives = settings.negatives
         with torch.no_grad():
             for name, parameter in self.named_parameters():
                 if parameter.dim() > 1:
@@ -84,14 +85,17 @@ class SasRec(nn.Module):
         return encoded
 
     def loss(self, histories: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items.
+        """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items or a sample.
 
         Several targets of a position (rows, positions, targets) share it evenly.
         """
         several = targets if targets.ndim == 3 else targets.unsqueeze(2)
         wanted = (several >= 0).any(dim=2)
-        labels = several[wanted]
-        return softmax_loss(self.encode(histories)[wanted], self.items, labels) / len(labels)
+        vectors, labels = self.encode(histories)[wanted], several[wanted]
+        if self.negatives is None or self.negatives >= len(self.items):
+            return softmax_loss(vectors, self.items, labels) / len(labels)
+        sample = torch.randperm(len(self.items), device=labels.device)[: self.negatives]
+        return sampled_softmax_loss(vectors, self.items, labels, sample=sample) / len(labels)
 
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:

@@ -1,13 +1,15 @@
-"""Cross-entropy over very many items, its gradients found on the way.
+"""Cross-entropy over very many items: over all of them, its gradients found on the way, or over a sample.
 
 Scores (rows, items) are the largest thing in learning a model that scores all items. They are made a few rows at a time
 in one buffer that is used again, and each becomes its own gradient in place: none is computed twice, none is kept.
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 SCORES_AT_A_TIME = 2**22
 """Scores in memory together: 16 MB, which a processor's last cache holds."""
@@ -20,6 +22,23 @@ def softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
     """
     loss: Tensor = _SoftmaxLoss.apply(vectors, items, labels)  # type: ignore[no-untyped-call]
     return loss
+
+
+def sampled_softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor, *, sample: Tensor) -> Tensor:
+    """The same with a sample (drawn,) of distinct items in the place of all that are not labels of the row.
+
+    Drawn uniformly, each stands for len(items) / len(sample) of them; a sample of all items gives the loss itself.
+    """
+    is_label = labels >= 0
+    wanted = (vectors.unsqueeze(1) * functional.embedding(labels.clamp(min=0), items)).sum(dim=2)
+    repeated = ((labels.unsqueeze(1) == labels.unsqueeze(2)) & is_label.unsqueeze(1)).sum(dim=2).clamp(min=1)
+    others = vectors @ functional.embedding(sample, items).T + math.log(len(items) / len(sample))
+    is_wanted = (labels.unsqueeze(2) == sample).any(dim=1)
+    competing = torch.cat(
+        [(wanted - repeated.log()).masked_fill(~is_label, -torch.inf), others.masked_fill(is_wanted, -torch.inf)], dim=1
+    )
+    likely = wanted.masked_fill(~is_label, 0.0).sum(dim=1) / is_label.sum(dim=1)
+    return (competing.logsumexp(dim=1) - likely).sum()
 
 
 class _SoftmaxLoss(torch.autograd.Function):

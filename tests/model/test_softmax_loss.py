@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from beamtree.model import softmax_loss as module
-from beamtree.model.softmax_loss import softmax_loss
+from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -40,3 +40,25 @@ def test_large_scores_do_not_overflow() -> None:
     assert loss.item() == pytest.approx(500.0)
     loss.backward()
     assert torch.isfinite(vectors.grad).all()  # type: ignore[arg-type]
+
+
+def test_a_sample_of_everything_is_the_whole_loss() -> None:
+    labels = torch.tensor([[0, 3, 3], [4, -1, -1], [1, 2, -1]])
+    vectors, items = draw(3, 4), draw(5, 4, seed=1)
+    torch.testing.assert_close(
+        sampled_softmax_loss(vectors, items, labels, sample=torch.tensor([4, 2, 0, 1, 3])),
+        softmax_loss(vectors, items, labels),
+    )
+
+
+def test_samples_stand_for_all_items() -> None:
+    """Averaged over many samples, what competes with the label comes near what really does."""
+    vectors, items, labels = draw(1, 4), draw(40, 4, seed=1), torch.tensor([[7]])
+    generator = torch.Generator().manual_seed(0)
+    mass = [
+        torch.exp(
+            sampled_softmax_loss(vectors, items, labels, sample=torch.randperm(40, generator=generator)[:10])
+        ).item()
+        for _ in range(3000)
+    ]
+    assert sum(mass) / len(mass) == pytest.approx(torch.exp(softmax_loss(vectors, items, labels)).item(), rel=0.05)

@@ -53,11 +53,12 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
         arguments.preset,
-        model={"normalisation": normalisation, "dropout": dropout},
+        model={"normalisation": normalisation, "dropout": dropout, "history_table": "shared"},
         training={
             "method": "dtr-u",
             "target_horizon": 1,
             "targets_per_history": 1,
+            "learning_rate": 4e-3,
             "seed": arguments.seed,
             "epochs": arguments.instances / per_epoch,
             "validations": 4,

@@ -107,8 +107,9 @@ class ModelSettings(_Section):
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
         0.0, description="on the first hidden layer, while training"
     )
-    history_table: Literal["shared", "separate"] = Field(
-        "shared", description="history items as their ancestors on the scored level, or from a table of their own"
+    history_table: Literal["separate", "shared"] = Field(
+        "separate",
+        description="history items from a table of their own, or as their ancestors on the scored level, as published",
     )
 
     @property
@@ -318,7 +319,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "negatives": 30,
             "batch_size": 128,
             "most_instances": 600_000,
-            "learning_rate": 4e-3,
+            "learning_rate": 12e-3,
             "warmup_steps": 200,
         },
     },
@@ -326,7 +327,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "data": {"protocol": "paper"},
         "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
-        "model": {"normalisation": "batch", "dropout": 0.1},
+        "model": {"history_table": "shared", "normalisation": "batch", "dropout": 0.1},
         "training": {
             "method": "dtr-t-rl",
             "rounds": 12,

@@ -11,7 +11,7 @@ from beamtree.native.network import Network
 from beamtree.native.search import Model
 from beamtree.tree.item_tree import ItemTree
 
-SETTINGS = ModelSettings()
+SETTINGS = ModelSettings(history_table="shared")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,13 @@ def random_tree(num_items: int, *, branching: int, seed: int, num_leaves: int | 
 
 def model_settings(**changes: Any) -> ModelSettings:
     """A network of a few numbers: histories of five items in three windows."""
-    sizes: dict[str, Any] = {"embedding_dim": 4, "windows": (2, 2, 1), "attention_hidden": 3, "layers": (6, 5, 3)}
+    sizes: dict[str, Any] = {
+        "embedding_dim": 4,
+        "windows": (2, 2, 1),
+        "attention_hidden": 3,
+        "layers": (6, 5, 3),
+        "history_table": "shared",
+    }
     return ModelSettings(**(sizes | changes))
 
 

@@ -36,7 +36,8 @@ def test_presets_differ_where_they_should() -> None:
     assert small.model.history_length == 20
     assert (small.model.attention_hidden, small.training.negatives) == (16, 30)
     assert (small.model.layers, small.training.batch_size, small.training.epochs) == ((64, 32, 16), 128, 3.0)
-    assert (small.training.learning_rate, small.training.warmup_steps, small.training.rounds) == (4e-3, 200, 1)
+    assert (small.training.learning_rate, small.training.warmup_steps, small.training.rounds) == (12e-3, 200, 1)
+    assert [each.model.history_table for each in (small, default, paper)] == ["separate", "separate", "shared"]
     assert (default.model.history_length, paper.model.history_length) == (69, 69)
     assert paper.model.windows == (20, 20, 10, 10, 2, 2, 2, 1, 1, 1)
     assert (paper.model.embedding_dim, paper.model.attention_hidden, paper.model.layers) == (24, 36, (128, 64, 24))

@@ -39,11 +39,13 @@ def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str,
 
 
 def _main_table(lines: list[Line]) -> str:
-    header = ["system", "seeds", *METRICS.values(), "lost to beam", "instances", "seconds", "of these estimator"]
+    header = ["system", "seeds", *METRICS.values(), "lost to beam (below 0: gained)", "instances", "seconds"]
+    header += ["of these estimator", "processor seconds"]
     rows = []
     for system, own in grouped(lines, lambda line: line["system"]).items():
         lost = [share for share in map(lost_share, own) if share is not None]
         estimator = [line["seconds_estimator"] for line in own if line.get("seconds_estimator")]
+        processor = [line["cpu_seconds"] for line in own if line.get("cpu_seconds") is not None]
         rows.append(
             [
                 SYSTEM_NAMES[system],
@@ -53,6 +55,7 @@ def _main_table(lines: list[Line]) -> str:
                 f"{Spread.of([line['instances'] for line in own]).mean:,.0f}",
                 f"{Spread.of([line['seconds'] for line in own]).mean:,.0f}",
                 f"{Spread.of(estimator).mean:,.0f}" if estimator else "",
+                f"{Spread.of(processor).mean:,.0f}" if processor else "",
             ]
         )
     return table(header, rows)

@@ -121,7 +121,8 @@ class BeamSearch {
         }
         prepare(model, history, level, spread);
         for (index_t first = level;; ++level) {
-            score_level(model, level, *histories_[static_cast<std::size_t>(level - first)], spread);
+            const index_t prepared = model.separate ? 0 : level - first;
+            score_level(model, level, *histories_[static_cast<std::size_t>(prepared)], spread);
             if (level == tree.height) break;
             keep_best(beam);
             children_.clear();
@@ -144,9 +145,10 @@ class BeamSearch {
     std::vector<std::uint64_t> keys_;
     std::vector<std::unique_ptr<History<float>>> histories_;
 
-    // The history of every level that will be searched does not depend on the beam: it is prepared beforehand.
+    // The history of every level that will be searched does not depend on the beam: it is prepared beforehand. From a table
+    // of its own it is the same for all of them.
     void prepare(const Model<float>& model, const std::int32_t* history, index_t level, bool spread) {
-        const index_t levels = model.tree.height - level + 1;
+        const index_t levels = model.separate ? 1 : model.tree.height - level + 1;
         while (static_cast<index_t>(histories_.size()) < levels) histories_.push_back(std::make_unique<History<float>>());
         auto body = [&](index_t i, int) {
             static thread_local std::vector<index_t> rows;

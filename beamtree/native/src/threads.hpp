@@ -1,8 +1,8 @@
 // The threads that all kernels share: a small pool of our own, started on first use.
 //
 // Work is handed out by an atomic counter. Waiting threads spin for some microseconds and then sleep, so that the phases of
-// one search follow each other quickly and idle threads leave the cores to others. A caller that finds the pool busy, or
-// a process forked from one that had a pool, does its work alone.
+// one search follow each other quickly and idle threads leave the cores to others. A caller that finds the pool busy does
+// its work alone. A forked process has a pool of its own.
 #pragma once
 
 #include <sched.h>
@@ -26,10 +26,18 @@ namespace beamtree {
 
 class ThreadPool {
    public:
+    // Never destroyed: its threads may outlive static destruction. A forked child inherits a pool without threads whose
+    // locks may be held and waited for by threads that it does not have; it leaves that one alone and starts another.
     static ThreadPool& shared() {
-        static ThreadPool* pool = new ThreadPool();  // never destroyed: its threads may outlive static destruction
-        return *pool;
+        static std::atomic<ThreadPool*> pool{new ThreadPool(0)};
+        ThreadPool* current = pool.load(std::memory_order_acquire);
+        if (current->owner_ == getpid()) return *current;
+        auto fresh = std::make_unique<ThreadPool>(current->size_);
+        if (pool.compare_exchange_strong(current, fresh.get(), std::memory_order_acq_rel)) return *fresh.release();
+        return *current;
     }
+
+    explicit ThreadPool(int size) : size_(size) {}
 
     // The number set by resize, else BEAMTREE_THREADS, else the cores this process may use.
     int size() {
@@ -133,10 +141,6 @@ class ThreadPool {
     }
 
     void start_workers(int count) {
-        if (owner_ != getpid()) {
-            abandon_workers();
-            owner_ = getpid();
-        }
         while (static_cast<int>(workers_.size()) < count) {
             int worker = static_cast<int>(workers_.size()) + 1;
             std::uint64_t seen = generation(state_.load());
@@ -145,18 +149,11 @@ class ThreadPool {
     }
 
     void stop_workers() {
-        if (owner_ != getpid()) return abandon_workers();
         stopping_.store(true, std::memory_order_release);
         publish(0);
         for (auto& worker : workers_) worker->join();
         workers_.clear();
         stopping_.store(false, std::memory_order_release);
-    }
-
-    // A forked child has no copies of the parent's threads: their handles can only be forgotten.
-    void abandon_workers() {
-        for (auto& worker : workers_) static_cast<void>(worker.release());
-        workers_.clear();
     }
 
     std::mutex settings_, running_, sleep_, failure_;
@@ -167,8 +164,8 @@ class ThreadPool {
     std::atomic<bool> stopping_{false};
     const std::function<void(index_t, int)>* job_ = nullptr;
     std::exception_ptr error_;
-    int size_ = 0;
-    pid_t owner_ = getpid();
+    int size_;  // 0: not yet known
+    const pid_t owner_ = getpid();
 };
 
 }  // namespace beamtree

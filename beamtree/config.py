@@ -165,7 +165,7 @@ class TrainingSettings(_Section):
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
     )
-    learning_rate: float = Field(2e-3, gt=0.0, le=1.0, description="at its peak, after the warm-up")
+    learning_rate: float = Field(1e-2, gt=0.0, le=1.0, description="at its peak, after the warm-up")
     warmup_steps: int = Field(500, ge=0, description="steps of linear warm-up; at most a tenth of all steps is used")
     decay: Literal["cosine", "exponential", "constant"] = Field(
         "cosine", description="of the learning rate after warm-up"

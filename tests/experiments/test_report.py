@@ -37,6 +37,7 @@ def line(system: str, f: float, **changes: Any) -> Line:
         "users": 500,
         "instances": 240_000,
         "seconds": 700.0,
+        "cpu_seconds": 650.0,
         "seconds_estimator": None,
         "started": f"run {seed}",
         "exact": None,
@@ -86,6 +87,7 @@ def test_a_row_has_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
         "240,000",
         "700",
         "",
+        "650",
     ]
     assert "500 test users, protocol paper" in text
 

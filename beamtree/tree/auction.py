@@ -17,7 +17,7 @@ Float64Array = npt.NDArray[np.float64]
 MOST_RAISES = 2000
 """Times that prices are raised; what does not fit by then is placed greedily at these prices."""
 
-SHARE_OF_MARGIN = 0.3
+SHARE_OF_MARGIN = 0.1
 """The tolerance, as a share of what the median item prefers its best node by."""
 
 

@@ -1,0 +1,74 @@
+"""How near the ways to share nodes among items come to the best sum of scores, and how long they take.
+
+    python -m benchmarks.assignment --json
+
+Scores are drawn: few items have many instances, and items of one theme like the same nodes. lost_* is what an
+assignment lacks of the highest sum there is, in per cent of it; lost_current is that of a random placement.
+"""
+
+import argparse
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.auction import assign_by_auction
+from benchmarks.measure import report, take_turns
+
+THEMES = 40
+WAYS: dict[str, Assign] = {
+    "score": partial(assign_balanced, priority=by_score),
+    "regret": partial(assign_balanced, priority=by_regret),
+    "auction": assign_by_auction,
+}
+
+
+def measure_assignment(*, items: int, nodes: int, turns: int) -> dict[str, float]:
+    """Lost per cent and milliseconds of each way."""
+    generator = np.random.default_rng(0)
+    scores = draw_scores(items, nodes, generator=generator)
+    capacities = np.full(nodes, -(-items // nodes))
+    current = generator.permutation(np.repeat(np.arange(nodes), capacities)[:items])
+    slots = np.repeat(np.arange(nodes), capacities)
+    placed, chosen = linear_sum_assignment(scores[:, slots], maximize=True)
+    best = float(scores[placed, slots[chosen]].sum())
+
+    def lost(node_of_item: NDArray[np.int64]) -> float:
+        return 100 * (best - float(scores[np.arange(items), node_of_item].sum())) / abs(best)
+
+    results = {"lost_current": lost(current)}
+    for name, assign in WAYS.items():
+        results[f"lost_{name}"] = lost(assign(scores, capacities=capacities, current=current))
+    contestants = {
+        name: partial(assign, scores, capacities=capacities, current=current) for name, assign in WAYS.items()
+    }
+    for name, seconds in take_turns(contestants, turns=turns).items():
+        results[f"ms_{name}"] = 1e3 * min(seconds)
+    return results
+
+
+def draw_scores(items: int, nodes: int, *, generator: np.random.Generator) -> NDArray[np.float64]:
+    """Log-likelihoods (items, nodes), summed over an item's instances."""
+    instances = np.ceil(200 * generator.pareto(1.0, size=(items, 1)).clip(max=50.0) / 50 + 0.5)
+    liked = generator.normal(scale=2.0, size=(THEMES, nodes))[generator.integers(0, THEMES, items)]
+    logits = liked + generator.normal(size=(items, nodes))
+    scores: NDArray[np.float64] = instances * (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
+    return scores
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=1000)
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = measure_assignment(items=arguments.items, nodes=arguments.nodes, turns=arguments.turns)
+    report({"items": arguments.items, "nodes": arguments.nodes}, results, as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()

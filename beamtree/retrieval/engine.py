@@ -18,6 +18,12 @@ class Engine:
     """A model's arrays, its tree, and the search over both: in the kernels where they were compiled, else in NumPy."""
 
     def __init__(self, weights: Mapping[str, npt.NDArray[Any]], tree: ItemTree, *, settings: ModelSettings) -> None:
+        if ("item_table" in weights) != (settings.history_table == "separate"):
+            found = "has" if "item_table" in weights else "lacks"
+            raise InputError(
+                f"The model {found} a table of its own for histories (item_table), but its settings say "
+                f"model.history_table = '{settings.history_table}'. Use the settings that it was learned with."
+            )
         self.tree = tree
         self.history_length = settings.history_length
         if native.is_available():

@@ -240,3 +240,11 @@ def test_retrieval_loads_no_torch(module: str) -> None:
     root = Path(__file__).parents[2]
     answer = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("learned", "told"), [("shared", "separate"), ("separate", "shared")])
+def test_weights_and_settings_must_agree_on_the_table_of_histories(learned: str, told: str) -> None:
+    tree = random_tree(9, branching=2, seed=0)
+    weights = weights_of(stirred_model(model_settings(history_table=learned), tree, seed=0))
+    with pytest.raises(InputError, match=rf"history_table = '{told}'"):
+        Engine(weights, tree, settings=model_settings(history_table=told))

@@ -34,6 +34,8 @@ def random_weights(
         "attention.output_slope": (1,),
         "mlp.slopes": (3,),
     }
+    if settings.history_table == "separate":
+        shapes["item_table"] = (tree.num_items, size)
     for layer in range(4):
         shapes[f"mlp.{layer}.weight"] = (widths[layer + 1], widths[layer])
         shapes[f"mlp.{layer}.bias"] = (widths[layer + 1],)

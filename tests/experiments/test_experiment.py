@@ -10,7 +10,13 @@ from beamtree.tree.build import plant
 from experiments.experiment import Experiment, read_experiments
 
 SETTINGS = Path(__file__).resolve().parents[2] / "experiments" / "settings"
-SHARED = {"best-ml-1m.toml", "faithful-ml-1m.toml", "faithful-amazon-8cat.toml", "sensitivity.toml"}
+SHARED = {
+    "best-amazon-8cat.toml",
+    "best-ml-1m.toml",
+    "faithful-ml-1m.toml",
+    "faithful-amazon-8cat.toml",
+    "sensitivity.toml",
+}
 
 
 def write(folder: Path, **files: str) -> Path:

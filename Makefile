@@ -42,12 +42,12 @@ sanitize:
 	$(CHECK) -fsanitize=thread -o build/kernels-thread && build/kernels-thread
 
 SETTINGS := experiments/settings
-FAITHFUL := $(SETTINGS)/faithful-%
+SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml
 # All settings with their seeds: hours. What is finished is skipped, what was stopped goes on. Then the page of results.
 experiments: $(STAMP)
-	$(BIN)/python -m experiments.run $(filter-out $(FAITHFUL), $(wildcard $(SETTINGS)/*-ml-1m.toml)) --seeds 0 1 2
+	$(BIN)/python -m experiments.run $(filter-out $(SHARED), $(wildcard $(SETTINGS)/*-ml-1m.toml)) --seeds 0 1 2
 	$(BIN)/python -m experiments.run $(wildcard $(SETTINGS)/sensitivity-*.toml)
-	$(BIN)/python -m experiments.run $(filter-out $(FAITHFUL), $(wildcard $(SETTINGS)/*-amazon-8cat.toml))
+	$(BIN)/python -m experiments.run $(filter-out $(SHARED), $(wildcard $(SETTINGS)/*-amazon-8cat.toml))
 	$(MAKE) report
 
 # docs/results.md and its figures from the lines in results/.

@@ -75,8 +75,7 @@ void attention_forward(const Network<T>& net, const Array3<T>& vectors, const Ar
     T* weights = out.data();
     nb::gil_scoped_release release;
     at.run(net, [&](const auto& task, const History<T>& history, NodeBlock<T>& block) {
-        attend<false>(net, history, block);
-        for (index_t k = 0; k < at.length; ++k) std::memcpy(weights + at.place(task, k), block.weights(k), task.bytes());
+        attend<false>(net, history, block, WeightsOut<T>{weights + at.place(task, 0), at.count});
     });
 }
 

@@ -168,9 +168,26 @@ __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow
     for (index_t n = 0; n < at.columns; n += lanes<T>) store(at.s + n, leaky<T>(load(at.t + n), slope));
 }
 
+// Where the weights of a block are wanted besides: row k at first + k * stride.
+template <class T>
+struct WeightsOut {
+    T* first = nullptr;
+    index_t stride = 0;
+
+    // Row k is written a few microseconds later.
+    void expect(index_t k, index_t columns) const {
+        constexpr index_t line = 64 / static_cast<index_t>(sizeof(T));
+        for (index_t n = 0; n < columns; n += line) __builtin_prefetch(first + k * stride + n, 1);
+    }
+
+    void copy(index_t k, const T* weights, index_t columns) const {
+        std::memcpy(first + k * stride, weights, static_cast<std::size_t>(columns) * sizeof(T));
+    }
+};
+
 // Attention weights of every (history row, node): block.weights(k). With keep_signs, also block.t and block.bits.
 template <bool keep_signs, class T>
-void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& block) {
+void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& block, const WeightsOut<T>& out = {}) {
     const index_t d = net.d, h = net.h, stride = block.stride;
     block.history = history.count;
     block.y0.resize((history.count + d) * stride + 2 * lanes<T>);
@@ -186,14 +203,19 @@ void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& bloc
                                                history.through_bias.data());
     const index_t packed_stride = row_stride<T>(round_up(h, lanes<T>));
     T* packed = block.packed.resize(d * packed_stride);
-    for (index_t start = 0; start < block.padded; start += columns_in_cache)
+    for (index_t start = 0; start < block.padded; start += columns_in_cache) {
+        const index_t end = std::min(start + columns_in_cache, block.padded), counted = std::min(end, block.count) - start;
+        const WeightsOut<T> stretch{out.first + start, out.stride};
         for (index_t k = 0; k < history.count; ++k) {
+            if (out.first != nullptr) stretch.expect(k, counted);
             pack_row(net, history.a.row(k), packed, packed_stride);
             std::uint8_t* signs = keep_signs ? block.bits.data() + k * h * block.bits_stride + start / lanes<T> : nullptr;
             attend_row<keep_signs>(net, AttendRow<T>{packed, packed_stride, history.u.row(k), block.coordinates() + start,
                                                      stride, before + k * stride + start, block.weights(k) + start, signs,
-                                                     block.bits_stride, std::min(columns_in_cache, block.padded - start)});
+                                                     block.bits_stride, end - start});
+            if (out.first != nullptr) stretch.copy(k, block.weights(k) + start, counted);
         }
+    }
 }
 
 // Standardises every column of x (units x padded) in place and keeps the inverse deviation.

@@ -111,6 +111,11 @@ class ModelSettings(_Section):
         "separate",
         description="history items from a table of their own, or as their ancestors on the scored level, as published",
     )
+    first_vectors: Literal["cooccurrence", "random"] = Field(
+        "cooccurrence",
+        description="items start from who interacted with what, nodes from the mean of the items below; or at random, "
+        "as published",
+    )
 
     @property
     def history_length(self) -> int:
@@ -327,7 +332,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "data": {"protocol": "paper"},
         "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
-        "model": {"history_table": "shared", "normalisation": "batch", "dropout": 0.1},
+        "model": {"history_table": "shared", "first_vectors": "random", "normalisation": "batch", "dropout": 0.1},
         "training": {
             "method": "dtr-t-rl",
             "rounds": 12,
@@ -347,7 +352,10 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 }
 
 # What these were before they could be set, for settings that were recorded without them.
-_BEFORE_RECORDED = {"training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None}}
+_BEFORE_RECORDED = {
+    "model": {"first_vectors": "random"},
+    "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
+}
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner
-from beamtree.fitting.planting import initial_tree
+from beamtree.fitting.first_vectors import start_from_items
+from beamtree.fitting.planting import initial_tree, item_vectors
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
@@ -62,7 +63,7 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
 
 
 def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
-    """Where the rounds stand in the folder of a resumed run; else a first tree and a model with random weights."""
+    """Where the rounds stand in the folder of a resumed run; else a first tree and a model that has learned nothing."""
     if run.work is not None and run.work.resume:
         kept = load_rounds(run.work.directory / "rounds", identity=identity)
         if kept is not None:
@@ -71,8 +72,11 @@ def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
         forget_rounds(run.work.directory)
     started = time.monotonic()
     on_step = run.stop_while("clustering the items for the first tree")
-    tree = initial_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
+    vectors = item_vectors(run.dataset, run.split.train, config=run.config)
+    tree = initial_tree(run.dataset, vectors, config=run.config, on_step=on_step)
     model = build_model(run.config.model, tree, seed=seed_for(run.config.training.seed, "weights"))
+    if vectors is not None and run.config.model.first_vectors == "cooccurrence":
+        start_from_items(model, tree, vectors)
     rounds = Rounds.first(tree, model_arrays(model))
     rounds.planting_seconds = time.monotonic() - started
     _keep(run, rounds, identity=identity)

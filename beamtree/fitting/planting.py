@@ -1,7 +1,10 @@
-"""The first tree, before anything is learned: in which order the items stand at its leaves."""
+"""Before anything is learned: what the log says of the items, and how they stand at the leaves of the first tree."""
 
 from collections.abc import Callable
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
@@ -16,10 +19,27 @@ MOST_CLUSTERED_ITEMS = 200_000
 """Clustering runs one k-means for each inner node: minutes at this size. Larger catalogues need to ask for it."""
 
 
+def item_vectors(dataset: Dataset, train: Spans, *, config: Config) -> npt.NDArray[np.float32] | None:
+    """Unit vectors (items, size) of who interacted with what, where the settings start from them; else None."""
+    if first_order(dataset, config=config) != "clustering" and config.model.first_vectors != "cooccurrence":
+        return None
+    return cooccurrence_vectors(
+        dataset.sequences,
+        train,
+        num_items=len(dataset.items),
+        size=config.model.embedding_dim,
+        generator=numpy_generator(config.training.seed, "item vectors"),
+    )
+
+
 def initial_tree(
-    dataset: Dataset, train: Spans, *, config: Config, on_step: Callable[[], None] = lambda: None
+    dataset: Dataset,
+    vectors: npt.NDArray[np.float32] | None,
+    *,
+    config: Config,
+    on_step: Callable[[], None] = lambda: None,
 ) -> ItemTree:
-    """The first tree, in the order that the settings name.
+    """The first tree, in the order that the settings name. vectors: what `item_vectors` gave.
 
     on_step: called at each step of a clustering; it may raise to stop.
     """
@@ -31,9 +51,7 @@ def initial_tree(
         case "category":
             order = category_order(dataset.item_table["category"], generator=generator)
         case "clustering":
-            vectors = cooccurrence_vectors(
-                dataset.sequences, train, num_items=num_items, size=config.model.embedding_dim, generator=generator
-            )
+            assert vectors is not None
             order = clustering_order(vectors, branching=branching, generator=generator, on_step=on_step)
     return plant(order, branching=branching)
 

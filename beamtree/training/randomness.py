@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-Purpose = Literal["order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets"]
+Purpose = Literal[
+    "order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets", "item vectors"
+]
 
 _STREAM: dict[Purpose, int] = {
     "order": 1,
@@ -17,6 +19,7 @@ _STREAM: dict[Purpose, int] = {
     "weights": 6,
     "estimator": 7,
     "targets": 8,
+    "item vectors": 9,
 }
 
 

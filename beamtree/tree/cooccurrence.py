@@ -16,7 +16,8 @@ def cooccurrence_vectors(
     """Unit vectors (items, size) from a truncated SVD of the user-item matrix of the training spans.
 
     Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items
-    that never occur, or about which these directions say nothing, get the zero vector. Needs scikit-learn.
+    that never occur, or about which these directions say nothing, get the zero vector, and directions that a small log
+    does not have are zero. Needs scikit-learn.
     """
     from scipy.sparse import csr_matrix
     from sklearn.utils.extmath import randomized_svd
@@ -35,4 +36,6 @@ def cooccurrence_vectors(
     vectors[np.bincount(items, minlength=num_items) == 0] = 0.0
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     is_known = lengths > ROUNDING * lengths.max()
-    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=is_known))
+    known = np.zeros((num_items, size), dtype=np.float32)
+    np.divide(vectors, lengths, out=known[:, :components], where=is_known)
+    return known

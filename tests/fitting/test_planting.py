@@ -8,7 +8,8 @@ import pytest
 
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.split import split_none
-from beamtree.fitting.planting import initial_tree
+from beamtree.fitting.planting import initial_tree, item_vectors
+from beamtree.tree.item_tree import ItemTree
 from tests.small import small_config, two_group_log
 
 GROUP = 25
@@ -23,25 +24,30 @@ def dataset() -> Dataset:
     return prepare_dataset(log, items=categories, min_interactions=2)
 
 
+def first_tree(dataset: Dataset, **sections: Any) -> ItemTree:
+    """The first tree under these settings."""
+    config = small_config(**sections)
+    return initial_tree(
+        dataset, item_vectors(dataset, split_none(dataset.sequences).train, config=config), config=config
+    )
+
+
 @pytest.mark.parametrize("order", ["auto", "category", "clustering"])
 def test_orders_that_know_something_put_each_group_below_one_child_of_the_root(dataset: Dataset, order: str) -> None:
-    train = split_none(dataset.sequences).train
-    tree = initial_tree(dataset, train, config=small_config(tree={"order": order}))
+    tree = first_tree(dataset, tree={"order": order})
     below = tree.item_ancestors(np.arange(2 * GROUP), 1)
     assert len(set(below[:GROUP].tolist())) == len(set(below[GROUP:].tolist())) == 1
     assert below[0] != below[GROUP]
 
 
 def test_the_first_tree_follows_seed_and_branching(dataset: Dataset) -> None:
-    train = split_none(dataset.sequences).train
-
     def leaves(**changes: Any) -> list[int]:
         tree = {"order": "random", "branching": changes.get("branching", 2)}
-        config = small_config(tree=tree, training={"seed": changes.get("seed", 0)})
-        order: list[int] = initial_tree(dataset, train, config=config).item_at_leaf.tolist()
+        planted = first_tree(dataset, tree=tree, training={"seed": changes.get("seed", 0)})
+        order: list[int] = planted.item_at_leaf.tolist()
         return order
 
     assert leaves() == leaves()
     assert leaves(seed=1) != leaves()
-    wide = initial_tree(dataset, train, config=small_config(tree={"order": "random", "branching": 5}))
+    wide = first_tree(dataset, tree={"order": "random", "branching": 5})
     assert (wide.branching, wide.height) == (5, 3)

@@ -64,7 +64,7 @@ def test_vectors_have_length_one_or_nothing_to_say(users: int, items: int, extra
     lists = [generator.integers(0, items, size=generator.integers(1, 6)).tolist() for _ in range(users)]
     vectors = vectors_of(lists, num_items=items + extra, size=size, seed=seed)
     assert vectors.dtype == np.float32
-    assert vectors.shape == (items + extra, min(size, users, items + extra))
+    assert vectors.shape == (items + extra, size)
     occurs = np.isin(np.arange(items + extra), np.concatenate(lists))
     lengths = np.linalg.norm(vectors, axis=1)
     np.testing.assert_array_equal(lengths[~occurs], 0.0)

@@ -1,0 +1,42 @@
+"""Where the tables start: from the items' vectors, with a little of the random start left."""
+
+import numpy as np
+import pytest
+import torch
+
+from beamtree.fitting.first_vectors import NOISE, start_from_items
+from beamtree.model.preference import TABLE_SCALE, build_model
+from beamtree.tree.item_tree import VACANT
+from tests.small import model_settings, random_tree
+
+
+@pytest.mark.parametrize("history_table", ["shared", "separate"])
+@pytest.mark.parametrize(("items", "leaves", "branching"), [(1, 1, 2), (7, 7, 2), (11, 16, 3)])
+def test_a_node_starts_amid_the_items_below_it(items: int, leaves: int, branching: int, history_table: str) -> None:
+    settings = model_settings(history_table=history_table)
+    tree = random_tree(items, branching=branching, seed=1, num_leaves=leaves)
+    vectors = np.random.default_rng(2).normal(size=(items, settings.embedding_dim)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    random, model = (build_model(settings, tree, seed=3) for _ in range(2))
+    start_from_items(model, tree, vectors)
+
+    length = TABLE_SCALE * settings.embedding_dim**0.5
+    started = (model.node_table - NOISE * random.node_table).detach().numpy() / length
+    for level in range(tree.height + 1):
+        for node in range(tree.level_sizes[level]):
+            first, end = tree.leaf_ranges(node, level)
+            below = tree.item_at_leaf[first:end]
+            below = below[below != VACANT]
+            expected = vectors[below].mean(axis=0) if below.size else np.zeros(settings.embedding_dim)
+            np.testing.assert_allclose(started[tree.level_offsets[level] + node], expected, atol=1e-5)
+    if model.item_table is not None and random.item_table is not None:
+        own = (model.item_table - NOISE * random.item_table).detach().numpy() / length
+        np.testing.assert_allclose(own, vectors, atol=1e-5)
+
+
+def test_only_the_tables_are_moved() -> None:
+    settings, tree = model_settings(history_table="separate"), random_tree(5, branching=2, seed=0)
+    random, model = (build_model(settings, tree, seed=1) for _ in range(2))
+    start_from_items(model, tree, np.eye(5, settings.embedding_dim, dtype=np.float32))
+    for before, after in zip(random.network_parameters(), model.network_parameters(), strict=True):
+        assert torch.equal(before, after)

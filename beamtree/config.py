@@ -207,6 +207,9 @@ class EstimatorSettings(_Section):
     layers: int = Field(2, ge=1, le=16, description="attention blocks")
     heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.2, description="while training")
+    first_vectors: Literal["cooccurrence", "random"] = Field(
+        "cooccurrence", description="items start from who interacted with what, or at random, as published"
+    )
     negatives: int | None = Field(
         None, ge=1, description="items that a step's targets are told from, drawn at random; default: all items"
     )
@@ -347,13 +350,14 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "most_instances": 8_000_000,
             "patience": 100,
         },
-        "estimator": {"width": 24, "layers": 4},
+        "estimator": {"width": 24, "layers": 4, "first_vectors": "random"},
     },
 }
 
 # What these were before they could be set, for settings that were recorded without them.
 _BEFORE_RECORDED = {
     "model": {"first_vectors": "random"},
+    "estimator": {"first_vectors": "random"},
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
 }
 

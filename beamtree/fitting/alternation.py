@@ -6,11 +6,11 @@ from typing import Any
 
 from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner
-from beamtree.fitting.first_vectors import start_from_items
 from beamtree.fitting.planting import initial_tree, item_vectors
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
+from beamtree.model.first_vectors import start_from_items
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.training.checkpoint import RunIdentity, model_arrays
 from beamtree.training.events import TreeRelearned

@@ -14,11 +14,13 @@ from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
+from beamtree.model.first_vectors import start_near
 from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
 from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Listener
 from beamtree.training.horizon import NO_TARGET, TargetHorizon
 from beamtree.training.instances import VERY_NEXT
 from beamtree.training.randomness import numpy_generator, seed_for
+from beamtree.tree.cooccurrence import cooccurrence_vectors
 
 WARMUP_STEPS = 100
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
@@ -75,6 +77,15 @@ def load_or_train_estimator(
     )
 
     def train() -> TrainedEstimator:
+        if run.settings.first_vectors == "cooccurrence":
+            vectors = cooccurrence_vectors(
+                sequences,
+                split.train,
+                num_items=num_items,
+                size=run.settings.width,
+                generator=numpy_generator(run.seed, "item vectors"),
+            )
+            start_near(estimator.items, torch.from_numpy(vectors))
         windows = TrainingWindows.cut(sequences, split, length=history_length)
         seconds = _train(estimator, windows, run=run, store=store)
         if store is not None:

@@ -96,9 +96,9 @@ def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -
 def train(
     directory: Path | None, *, stop_after: int | None = None, **changes: Any
 ) -> tuple[TrainedEstimator, list[Any]]:
-    """Trained on the ring; stopped after so many steps of this call, if told to."""
+    """Trained on the ring, where everyone has every item; stopped after so many steps of this call, if told to."""
     given: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "epochs": 40, "batch_size": 4, "dropout": 0.1}
-    settings = EstimatorSettings.model_validate(given | {"learning_rate": 0.02} | changes)
+    settings = EstimatorSettings.model_validate(given | {"learning_rate": 0.02, "first_vectors": "random"} | changes)
     split, steps = split_none(RING), itertools.count(1)
     key = estimator_key(settings, split=split, validation_users=split.validation, data="ring")
     events: list[Any] = []
@@ -117,6 +117,16 @@ def train(
 def same_scores(left: TrainedEstimator, right: TrainedEstimator) -> bool:
     asked = histories([0, 1, 2, 3], [-1, -1, 4, 5], [3, 2, 1, 0])
     return left.estimator.scores(asked).tobytes() == right.estimator.scores(asked).tobytes()
+
+
+def test_it_starts_from_who_interacted_with_what() -> None:
+    """Users of 0, 1 and 2 never meet those of 3, 4 and 5; a training that moves nothing shows where it began."""
+    apart = sequences_of([[0, 1, 2], [1, 2, 0], [3, 4, 5], [4, 5, 3]])
+    settings = EstimatorSettings(width=8, heads=1, layers=1, epochs=1, learning_rate=1e-9)
+    run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
+    trained = load_or_train_estimator(None, apart, split_none(apart), num_items=6, history_length=4, run=run)
+    alike = torch.corrcoef(trained.estimator.items.detach()) > 0.5
+    assert torch.equal(alike, torch.block_diag(torch.ones(3, 3), torch.ones(3, 3)).bool())
 
 
 def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.fitting.first_vectors import NOISE, start_from_items
+from beamtree.model.first_vectors import NOISE, start_from_items
 from beamtree.model.preference import TABLE_SCALE, build_model
 from beamtree.tree.item_tree import VACANT
 from tests.small import model_settings, random_tree

@@ -93,13 +93,13 @@ class ModelSettings(_Section):
 
     embedding_dim: int = Field(24, ge=1, le=512, description="size of a node's vector")
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        (20, 20, 10, 10, 2, 2, 2, 1, 1, 1),
+        (10, 5, 2, 1, 1, 1),
         min_length=1,
         description="lengths of the time windows, oldest first; they add up to the history",
     )
-    attention_hidden: int = Field(36, ge=1, le=512, description="width of the attention unit")
+    attention_hidden: int = Field(16, ge=1, le=512, description="width of the attention unit")
     layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
-        (128, 64, 24), min_length=3, max_length=3, description="hidden widths"
+        (64, 32, 16), min_length=3, max_length=3, description="hidden widths"
     )
     normalisation: Literal["none", "layer", "batch"] = Field(
         "none", description="between each hidden layer and its activation"
@@ -143,11 +143,11 @@ class TrainingSettings(_Section):
     soft_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
         0.5, description="soft labels: the share of the loss that these get; the rest is the observed target's"
     )
-    negatives: int = Field(70, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
+    negatives: int = Field(30, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
     depth_slope: float = Field(
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
     )
-    batch_size: int = Field(100, ge=1, le=65536, description="instances per step")
+    batch_size: int = Field(128, ge=1, le=65536, description="instances per step")
     epochs: float = Field(
         3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
     )
@@ -165,13 +165,13 @@ class TrainingSettings(_Section):
         description="so many of these are targets at once and share the history's negatives; the estimator's too",
     )
     most_instances: int | None = Field(
-        500_000, ge=1, description="a round ends after so many instances, however many epochs that is"
+        1_200_000, ge=1, description="a round ends after so many instances, however many epochs that is"
     )
     optimiser: Literal["adamw", "adam"] = Field(
         "adamw", description="adamw: decoupled decay; adam: decay added to the gradient"
     )
     learning_rate: float = Field(1e-2, gt=0.0, le=1.0, description="at its peak, after the warm-up")
-    warmup_steps: int = Field(500, ge=0, description="steps of linear warm-up; at most a tenth of all steps is used")
+    warmup_steps: int = Field(200, ge=0, description="steps of linear warm-up; at most a tenth of all steps is used")
     decay: Literal["cosine", "exponential", "constant"] = Field(
         "cosine", description="of the learning rate after warm-up"
     )
@@ -321,22 +321,23 @@ SECTION_TYPES: dict[str, type[_Section]] = {
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "small": {
-        "model": {"windows": [10, 5, 2, 1, 1, 1], "attention_hidden": 16, "layers": [64, 32, 16]},
-        "training": {
-            "negatives": 30,
-            "batch_size": 128,
-            "most_instances": 600_000,
-            "learning_rate": 12e-3,
-            "warmup_steps": 200,
-        },
-    },
+    "small": {"training": {"most_instances": 150_000, "validations": 3}},
     "default": {},
     "paper": {
         "data": {"protocol": "paper"},
         "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
-        "model": {"history_table": "shared", "first_vectors": "random", "normalisation": "batch", "dropout": 0.1},
+        "model": {
+            "windows": [20, 20, 10, 10, 2, 2, 2, 1, 1, 1],
+            "attention_hidden": 36,
+            "layers": [128, 64, 24],
+            "history_table": "shared",
+            "first_vectors": "random",
+            "normalisation": "batch",
+            "dropout": 0.1,
+        },
         "training": {
+            "negatives": 70,
+            "batch_size": 100,
             "method": "dtr-t-rl",
             "rounds": 12,
             "target_horizon": 1,

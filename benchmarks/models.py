@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from beamtree.config import ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.native.network import Network
 from beamtree.native.search import Model
 from beamtree.tree.item_tree import ItemTree
 
-SETTINGS = ModelSettings(history_table="shared")
+SETTINGS = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0}).model
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,12 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
         arguments.preset,
-        model={"normalisation": normalisation, "dropout": dropout, "history_table": "shared"},
+        model={
+            "normalisation": normalisation,
+            "dropout": dropout,
+            "history_table": "shared",
+            "first_vectors": "random",
+        },
         training={
             "method": "dtr-u",
             "target_horizon": 1,

@@ -51,7 +51,7 @@ CONTENT_LENGTH = re.compile(rb"content-length: (\d+)")
 def random_model(num_items: int, *, seed: int = 0) -> Artefact:
     """An artefact of the published sizes whose weights are random."""
     generator = np.random.default_rng(seed)
-    config = Config(model=ModelSettings(history_table="shared"))
+    config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0})
     tree = plant(random_order(num_items, generator=generator), branching=config.tree.branching)
     ids = np.arange(num_items)
     return Artefact(

@@ -27,18 +27,19 @@ def test_a_preset_says_only_where_it_differs_from_the_default(name: PresetName) 
 
 def test_presets_differ_where_they_should() -> None:
     small, default, paper = (Config.preset(name) for name in ("small", "default", "paper"))
-    assert (small.training.most_instances, default.training.most_instances) == (600_000, 500_000)
+    assert (small.training.most_instances, default.training.most_instances) == (150_000, 1_200_000)
     for ours in (small.training, default.training):
         assert (ours.method, ours.target_horizon, ours.targets_per_history) == ("dtr-t", 10, 10)
     assert (paper.training.target_horizon, paper.training.targets_per_history) == (1, 1)
     assert paper.training.most_instances == 80_000 * paper.training.batch_size
     assert (paper.training.method, paper.training.rounds) == ("dtr-t-rl", 12)
+    assert small.model == default.model
     assert small.model.history_length == 20
     assert (small.model.attention_hidden, small.training.negatives) == (16, 30)
     assert (small.model.layers, small.training.batch_size, small.training.epochs) == ((64, 32, 16), 128, 3.0)
-    assert (small.training.learning_rate, small.training.warmup_steps, small.training.rounds) == (12e-3, 200, 1)
+    assert (small.training.learning_rate, small.training.warmup_steps, small.training.rounds) == (1e-2, 200, 1)
     assert [each.model.history_table for each in (small, default, paper)] == ["separate", "separate", "shared"]
-    assert (default.model.history_length, paper.model.history_length) == (69, 69)
+    assert [each.model.first_vectors for each in (small, default, paper)] == ["cooccurrence", "cooccurrence", "random"]
     assert paper.model.windows == (20, 20, 10, 10, 2, 2, 2, 1, 1, 1)
     assert (paper.model.embedding_dim, paper.model.attention_hidden, paper.model.layers) == (24, 36, (128, 64, 24))
     assert (paper.model.normalisation, paper.model.dropout) == ("batch", 0.1)

@@ -182,12 +182,15 @@ def test_what_is_dumped_resolves_to_the_same_settings() -> None:
 
 
 def test_what_was_recorded_before_a_setting_existed_keeps_its_meaning() -> None:
-    """One target, the very next, and no limit but the epochs: there was nothing else."""
+    """A random start, one target, the very next, and no limit but the epochs: there was nothing else."""
     written = Config().model_dump(mode="json")
+    del written["model"]["first_vectors"], written["estimator"]["first_vectors"]
     for key in ("target_horizon", "targets_per_history", "most_instances"):
         del written["training"][key]
-    then = Config.recorded(written).training
-    assert (then.target_horizon, then.targets_per_history, then.most_instances) == (1, 1, None)
+    then = Config.recorded(written)
+    assert (then.model.first_vectors, then.estimator.first_vectors) == ("random", "random")
+    training = then.training
+    assert (training.target_horizon, training.targets_per_history, training.most_instances) == (1, 1, None)
 
 
 @pytest.mark.parametrize(

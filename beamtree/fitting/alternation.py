@@ -6,7 +6,7 @@ from typing import Any
 
 from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner
-from beamtree.fitting.planting import initial_tree, item_vectors
+from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
@@ -71,12 +71,11 @@ def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
     elif run.work is not None:
         forget_rounds(run.work.directory)
     started = time.monotonic()
-    on_step = run.stop_while("clustering the items for the first tree")
-    vectors = item_vectors(run.dataset, run.split.train, config=run.config)
-    tree = initial_tree(run.dataset, vectors, config=run.config, on_step=on_step)
+    on_step = run.stop_while("planting the first tree")
+    tree, first_vectors = plant_first_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
     model = build_model(run.config.model, tree, seed=seed_for(run.config.training.seed, "weights"))
-    if vectors is not None and run.config.model.first_vectors == "cooccurrence":
-        start_from_items(model, tree, vectors)
+    if first_vectors is not None:
+        start_from_items(model, tree, first_vectors)
     rounds = Rounds.first(tree, model_arrays(model))
     rounds.planting_seconds = time.monotonic() - started
     _keep(run, rounds, identity=identity)

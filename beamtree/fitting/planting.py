@@ -1,59 +1,59 @@
 """Before anything is learned: what the log says of the items, and how they stand at the leaves of the first tree."""
 
 from collections.abc import Callable
-from typing import Literal
+from functools import cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import Config
+from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Spans
 from beamtree.errors import SettingsError
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
-from beamtree.tree.cooccurrence import cooccurrence_vectors
 from beamtree.tree.item_tree import ItemTree
 
 MOST_CLUSTERED_ITEMS = 200_000
 """Clustering runs one k-means for each inner node: minutes at this size. Larger catalogues need to ask for it."""
 
 
-def item_vectors(dataset: Dataset, train: Spans, *, config: Config) -> npt.NDArray[np.float32] | None:
-    """Unit vectors (items, size) of who interacted with what, where the settings start from them; else None."""
-    if first_order(dataset, config=config) != "clustering" and config.model.first_vectors != "cooccurrence":
-        return None
-    return cooccurrence_vectors(
-        dataset.sequences,
-        train,
-        num_items=len(dataset.items),
-        size=config.model.embedding_dim,
-        generator=numpy_generator(config.training.seed, "item vectors"),
-    )
+class Planted(NamedTuple):
+    """The first tree, and the items' unit vectors (items, size) where the tables start from them."""
+
+    tree: ItemTree
+    first_vectors: npt.NDArray[np.float32] | None
 
 
-def initial_tree(
-    dataset: Dataset,
-    vectors: npt.NDArray[np.float32] | None,
-    *,
-    config: Config,
-    on_step: Callable[[], None] = lambda: None,
-) -> ItemTree:
-    """The first tree, in the order that the settings name. vectors: what `item_vectors` gave.
+def plant_first_tree(
+    dataset: Dataset, train: Spans, *, config: Config, on_step: Callable[[], None] = lambda: None
+) -> Planted:
+    """The first tree, in the order that the settings name.
 
-    on_step: called at each step of a clustering; it may raise to stop.
+    on_step: called at each step; it may raise to stop.
     """
     generator = numpy_generator(config.training.seed, "leaves")
     num_items, branching = len(dataset.items), config.tree.branching
+
+    @cache
+    def vectors() -> npt.NDArray[np.float32]:
+        on_step()
+        stream = numpy_generator(config.training.seed, "item vectors")
+        return cooccurrence_vectors(
+            dataset.sequences, train, num_items=num_items, size=config.model.embedding_dim, generator=stream
+        )
+
     match first_order(dataset, config=config):
         case "random":
             order = random_order(num_items, generator=generator)
         case "category":
             order = category_order(dataset.item_table["category"], generator=generator)
         case "clustering":
-            assert vectors is not None
-            order = clustering_order(vectors, branching=branching, generator=generator, on_step=on_step)
-    return plant(order, branching=branching)
+            order = clustering_order(vectors(), branching=branching, generator=generator, on_step=on_step)
+    first_vectors = vectors() if config.model.first_vectors == "cooccurrence" else None
+    return Planted(plant(order, branching=branching), first_vectors)
 
 
 def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "category", "clustering"]:

@@ -14,33 +14,37 @@ from beamtree.tree.item_tree import ItemTree
 NOISE = 0.1
 """How much of the random start stays, so that no two rows are equal."""
 
+Float32Array = npt.NDArray[np.float32]
+
 
 @torch.no_grad()
-def start_near(table: Tensor, vectors: Tensor) -> None:
-    """Move a table of random rows to these vectors, of the same shape."""
-    table.mul_(NOISE).add_(vectors.to(table))
+def start_near(table: Tensor, vectors: Float32Array, *, length: float = 1.0) -> None:
+    """Move a table of random rows to these vectors, of the same shape, times a length."""
+    table.mul_(NOISE).add_(torch.from_numpy(vectors).to(table), alpha=length)
 
 
-def start_from_items(model: PreferenceModel, tree: ItemTree, vectors: npt.NDArray[np.float32]) -> None:
+def start_from_items(model: PreferenceModel, tree: ItemTree, vectors: Float32Array) -> None:
     """Move a fresh model's tables to the items' unit vectors (items, size) and to their means below each node.
 
-    They get the length that the random rows had.
+    Items and leaves get the length that the random rows had.
     """
-    items = torch.from_numpy(vectors * np.float32(TABLE_SCALE * vectors.shape[1] ** 0.5))
-    start_near(model.node_table, node_means(tree, items))
+    length = TABLE_SCALE * vectors.shape[1] ** 0.5
+    start_near(model.node_table, node_means(tree, vectors), length=length)
     if model.item_table is not None:
-        start_near(model.item_table, items)
+        start_near(model.item_table, vectors, length=length)
 
 
-def node_means(tree: ItemTree, items: Tensor) -> Tensor:
-    """The mean of the vectors (items, size) of the items below each node of the tree, 0 where there is none."""
-    first_leaf = int(tree.level_offsets[tree.height])
-    means = torch.zeros(tree.num_nodes, items.shape[1])
-    means[first_leaf + torch.from_numpy(tree.leaf_of_item.astype(np.int64))] = items
-    has_item = torch.from_numpy(tree.item_at_leaf >= 0).to(means.dtype)
-    for level in range(tree.height):
-        rows = slice(int(tree.level_offsets[level]), int(tree.level_offsets[level + 1]))
-        above = torch.from_numpy(tree.ancestors(np.arange(tree.num_leaves), level))
-        below = torch.zeros(rows.stop - rows.start).index_add_(0, above, has_item)
-        means[rows].index_add_(0, above, means[first_leaf:]).div_(below.clamp(min=1.0).unsqueeze(1))
+def node_means(tree: ItemTree, vectors: Float32Array) -> Float32Array:
+    """The mean of the vectors (items, size) below each node of the tree, over those not zero: (nodes, size)."""
+    size = vectors.shape[1]
+    sums = np.zeros((tree.num_leaves, size + 1), dtype=np.float32)
+    sums[tree.leaf_of_item, :size] = vectors
+    sums[tree.leaf_of_item, size] = vectors.any(axis=1)
+    means = np.empty((tree.num_nodes, size), dtype=np.float32)
+    for level in reversed(range(tree.height + 1)):
+        if level < tree.height:
+            first_child, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+            sums = np.add.reduceat(sums, first_child)
+        rows = slice(tree.level_offsets[level], tree.level_offsets[level + 1])
+        means[rows] = sums[:, :size] / np.maximum(sums[:, size:], 1.0)
     return means

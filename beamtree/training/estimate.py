@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from beamtree.config import EstimatorSettings
+from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
@@ -20,7 +21,6 @@ from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Liste
 from beamtree.training.horizon import NO_TARGET, TargetHorizon
 from beamtree.training.instances import VERY_NEXT
 from beamtree.training.randomness import numpy_generator, seed_for
-from beamtree.tree.cooccurrence import cooccurrence_vectors
 
 WARMUP_STEPS = 100
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
@@ -76,18 +76,15 @@ def load_or_train_estimator(
         generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
     )
 
-    def train() -> TrainedEstimator:
+    def start() -> None:
         if run.settings.first_vectors == "cooccurrence":
-            vectors = cooccurrence_vectors(
-                sequences,
-                split.train,
-                num_items=num_items,
-                size=run.settings.width,
-                generator=numpy_generator(run.seed, "item vectors"),
-            )
-            start_near(estimator.items, torch.from_numpy(vectors))
+            size, stream = run.settings.width, numpy_generator(run.seed, "item vectors")
+            vectors = cooccurrence_vectors(sequences, split.train, num_items=num_items, size=size, generator=stream)
+            start_near(estimator.items, vectors)
+
+    def train() -> TrainedEstimator:
         windows = TrainingWindows.cut(sequences, split, length=history_length)
-        seconds = _train(estimator, windows, run=run, store=store)
+        seconds = _train(estimator, windows, start=start, run=run, store=store)
         if store is not None:
             store.save(estimator, seconds=seconds)
         return TrainedEstimator(estimator.eval(), seconds, is_reused=False)
@@ -153,18 +150,26 @@ class TrainingWindows:
         return inputs, np.where(is_input, targets, NO_TARGET)
 
 
-def _train(estimator: SasRec, windows: TrainingWindows, *, run: EstimatorRun, store: EstimatorStore | None) -> float:
+def _train(
+    estimator: SasRec,
+    windows: TrainingWindows,
+    *,
+    start: Callable[[], None],
+    run: EstimatorRun,
+    store: EstimatorStore | None,
+) -> float:
     """Train to the end or until validation stops improving, and leave the best weights; the seconds it took.
 
+    start: gives a fresh estimator its first vectors.
     Everything random is a function of (seed, step), so that an interrupted training goes on to the same bytes.
     """
     settings = run.settings
-    optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4)
-    progress, best = EstimatorProgress(), estimator_arrays(estimator)
-    restored = None if store is None else store.restore(estimator, optimiser)
-    if restored is not None:
-        progress, best = restored
     counted_at = kept_at = run.clock()
+    optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4)
+    restored = None if store is None else store.restore(estimator, optimiser)
+    if restored is None:
+        start()
+    progress, best = restored or (EstimatorProgress(), estimator_arrays(estimator))
 
     def keep() -> None:
         nonlocal counted_at, kept_at

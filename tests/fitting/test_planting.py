@@ -8,7 +8,7 @@ import pytest
 
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.split import split_none
-from beamtree.fitting.planting import initial_tree, item_vectors
+from beamtree.fitting.planting import Planted, plant_first_tree
 from beamtree.tree.item_tree import ItemTree
 from tests.small import small_config, two_group_log
 
@@ -26,10 +26,11 @@ def dataset() -> Dataset:
 
 def first_tree(dataset: Dataset, **sections: Any) -> ItemTree:
     """The first tree under these settings."""
-    config = small_config(**sections)
-    return initial_tree(
-        dataset, item_vectors(dataset, split_none(dataset.sequences).train, config=config), config=config
-    )
+    return planted(dataset, **sections).tree
+
+
+def planted(dataset: Dataset, **sections: Any) -> Planted:
+    return plant_first_tree(dataset, split_none(dataset.sequences).train, config=small_config(**sections))
 
 
 @pytest.mark.parametrize("order", ["auto", "category", "clustering"])
@@ -51,3 +52,12 @@ def test_the_first_tree_follows_seed_and_branching(dataset: Dataset) -> None:
     assert leaves(seed=1) != leaves()
     wide = first_tree(dataset, tree={"order": "random", "branching": 5})
     assert (wide.branching, wide.height) == (5, 3)
+
+
+@pytest.mark.parametrize("order", ["random", "category", "clustering"])
+def test_vectors_to_start_from_do_not_depend_on_the_order_of_the_leaves(dataset: Dataset, order: str) -> None:
+    assert planted(dataset, tree={"order": order}, model={"first_vectors": "random"}).first_vectors is None
+    vectors = planted(dataset, tree={"order": order}, model={"first_vectors": "cooccurrence"}).first_vectors
+    assert vectors is not None
+    alike = vectors @ vectors.T
+    assert alike[:GROUP, :GROUP].mean() > 0.5 > 0.1 > np.abs(alike[:GROUP, GROUP:]).mean()

@@ -5,6 +5,7 @@
 //     exercise_kernels paper N    N training steps, searches and scans at the paper's sizes
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 #include "../../beamtree/native/src/adam.hpp"
@@ -173,6 +174,27 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     return total;
 }
 
+// Attention weights that leave for an array with not an entry to spare, in more than one stretch of columns.
+double run_attention(std::mt19937& random, const Sizes& sizes) {
+    auto net = random_network<float>(random, sizes);
+    const index_t count = 2 * columns_in_cache + 3, length = sizes.history();
+    auto table = random_values<float>(random, count * sizes.width);
+    const Table nodes{table.data(), count, sizes.width, Storage::float32};
+    std::vector<index_t> positions(static_cast<std::size_t>(length)), rows(static_cast<std::size_t>(count));
+    for (index_t& position : positions) position = below(random, count);
+    std::iota(rows.begin(), rows.end(), 0);
+    History<float> history;
+    NodeBlock<float> block;
+    history.prepare(*net, nodes, positions.data());
+    block.gather(*net, nodes, rows.data(), count);
+    std::vector<float> weights(static_cast<std::size_t>(history.count * count));
+    attend<false>(*net, history, block, WeightsOut<float>{weights.data(), count});
+    for (index_t k = 0; k < history.count; ++k)
+        require(std::equal(block.weights(k), block.weights(k) + count, weights.data() + k * count),
+                "weights arrive as they are in the block");
+    return weights.back();
+}
+
 // The float64 instantiation, as the gradient checks use it.
 double run_double(std::mt19937& random, const Sizes& sizes) {
     auto net = random_network<double>(random, sizes);
@@ -218,6 +240,7 @@ int main(int argc, char** argv) {
             total += run_case(random, Case{sizes_of({4, 2}, 5, 7, 11, 6, 4, layer), 70, 20, 3, 40, 6, 5, false, 0.0f}, 1);
             total += run_case(random, Case{sizes_of({6, 3, 2}, 9, 17, 13, 9, 5, layer), 200, 0, 2, 40, 12, 9, false, 0.1f}, 1);
             total += run_case(random, Case{sizes_of({5, 5}, 24, 36, 40, 24, 8, layer), 900, 100, 2, 12, 70, 90, true, 0.0f}, 1);
+            total += run_attention(random, sizes_of({4, 2}, 5, 7, 11, 6, 4, layer));
             total += run_double(random, sizes_of({3, 2}, 5, 7, 11, 6, 4, layer));
         }
     }

@@ -15,7 +15,7 @@ SHAPES = {
     "odd": Shape(windows=(2, 1, 4), width=9, attention=17, mlp=(13, 9, 3)),
     "paper": PAPER,
 }
-NODES = [1, 2, 7, 8, 9, 17, 200]
+NODES = [1, 2, 7, 8, 9, 17, 200, 321, 700]
 
 
 def pack(weights: dict[str, torch.Tensor], shape: Shape) -> Network:

@@ -168,20 +168,22 @@ __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow
     for (index_t n = 0; n < at.columns; n += lanes<T>) store(at.s + n, leaky<T>(load(at.t + n), slope));
 }
 
-// Where the weights of a block are wanted besides: row k at first + k * stride.
+// Where the weights of a block are wanted besides, if anywhere: row k at first + k * stride.
 template <class T>
 struct WeightsOut {
     T* first = nullptr;
     index_t stride = 0;
 
-    // Row k is written a few microseconds later.
-    void expect(index_t k, index_t columns) const {
+    // These columns of row k are written a few microseconds later.
+    void expect(index_t k, index_t column, index_t count) const {
         constexpr index_t line = 64 / static_cast<index_t>(sizeof(T));
-        for (index_t n = 0; n < columns; n += line) __builtin_prefetch(first + k * stride + n, 1);
+        if (first == nullptr) return;
+        for (index_t n = column; n < column + count; n += line) __builtin_prefetch(first + k * stride + n, 1);
     }
 
-    void copy(index_t k, const T* weights, index_t columns) const {
-        std::memcpy(first + k * stride, weights, static_cast<std::size_t>(columns) * sizeof(T));
+    void copy(index_t k, index_t column, index_t count, const T* weights) const {
+        if (first == nullptr) return;
+        std::memcpy(first + k * stride + column, weights, static_cast<std::size_t>(count) * sizeof(T));
     }
 };
 
@@ -205,15 +207,14 @@ void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& bloc
     T* packed = block.packed.resize(d * packed_stride);
     for (index_t start = 0; start < block.padded; start += columns_in_cache) {
         const index_t end = std::min(start + columns_in_cache, block.padded), counted = std::min(end, block.count) - start;
-        const WeightsOut<T> stretch{out.first + start, out.stride};
         for (index_t k = 0; k < history.count; ++k) {
-            if (out.first != nullptr) stretch.expect(k, counted);
+            out.expect(k, start, counted);
             pack_row(net, history.a.row(k), packed, packed_stride);
             std::uint8_t* signs = keep_signs ? block.bits.data() + k * h * block.bits_stride + start / lanes<T> : nullptr;
             attend_row<keep_signs>(net, AttendRow<T>{packed, packed_stride, history.u.row(k), block.coordinates() + start,
                                                      stride, before + k * stride + start, block.weights(k) + start, signs,
                                                      block.bits_stride, end - start});
-            if (out.first != nullptr) stretch.copy(k, block.weights(k) + start, counted);
+            out.copy(k, start, counted, block.weights(k) + start);
         }
     }
 }

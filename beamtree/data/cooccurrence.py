@@ -1,4 +1,4 @@
-"""Vectors for items from who interacted with what: a start for clustering before any model exists."""
+"""Vectors for items from who interacted with what: what is known of them before any model exists."""
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ def cooccurrence_vectors(
 
     items, offsets = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)
     counts = np.diff(offsets)
-    users = np.repeat(np.arange(len(counts)), counts)
-    values = np.repeat(np.maximum(counts, 1) ** -0.5, counts).astype(np.float32)
-    matrix = csr_matrix((values, (users, items)), shape=(len(counts), num_items))
+    values = np.repeat(np.maximum(counts, 1).astype(np.float32) ** -0.5, counts)
+    matrix = csr_matrix((values, items, offsets), shape=(len(counts), num_items))
+    matrix.sum_duplicates()
     matrix.data = np.minimum(matrix.data, 1.0)
     components = min(size, *matrix.shape)
     _, strengths, directions = randomized_svd(matrix, components, random_state=int(generator.integers(2**31)))

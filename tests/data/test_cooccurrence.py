@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.split import Spans, split_none
-from beamtree.tree.cooccurrence import cooccurrence_vectors
 from tests.small import sequences_of
 
 

@@ -29,7 +29,6 @@ def main() -> None:
     parser.add_argument("log")
     parser.add_argument("--instances", type=int, default=128_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--preset", default="small", choices=["small", "default"])
     parser.add_argument("--only", choices=["layer", "none", "batch"], help="measure this normalisation alone")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -47,12 +46,12 @@ def main() -> None:
 
 def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, dropout: float) -> dict[str, Any]:
     """Fit one variant; its settings, what it saw, how long it took, and its metrics."""
-    base = Config.preset(arguments.preset, training={"seed": arguments.seed})
+    base = Config.preset("small", training={"seed": arguments.seed})
     split = split_dataset(dataset, config=base)
     spans = split.train
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
-        arguments.preset,
+        "small",
         model={
             "normalisation": normalisation,
             "dropout": dropout,
@@ -66,6 +65,7 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
             "learning_rate": 4e-3,
             "seed": arguments.seed,
             "epochs": arguments.instances / per_epoch,
+            "most_instances": None,
             "validations": 4,
             "patience": 99,
         },
@@ -84,7 +84,7 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     metrics = evaluate(recommend, dataset, split.validation, config=config)
     return {
         "log": Path(arguments.log).parent.name,
-        "preset": arguments.preset,
+        "preset": "small",
         "seed": arguments.seed,
         "normalisation": normalisation,
         "dropout": dropout,

@@ -2,7 +2,7 @@
 
     python -m benchmarks.serving --json
 
-A model with random weights and the default sizes is saved and served by `beamtree serve` on 127.0.0.1. Engine and
+A model with random weights and the published sizes is saved and served by `beamtree serve` on 127.0.0.1. Engine and
 server are measured in turn, in short rounds, so that other work on the machine disturbs both alike.
 
 overhead_ms_p50       one request at a time over one connection: the median of a block of 16, less the median of the

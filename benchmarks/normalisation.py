@@ -30,11 +30,12 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=128_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=["layer", "none", "batch"], help="measure this normalisation alone")
+    parser.add_argument("--dropout", type=float, choices=[0.0, 0.1], help="measure this dropout alone")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     dataset = prepare_dataset(read_interactions(arguments.log))
     for normalisation, dropout in VARIANTS:
-        if arguments.only not in (None, normalisation):
+        if arguments.only not in (None, normalisation) or arguments.dropout not in (None, dropout):
             continue
         line = json.dumps(run(dataset, arguments, normalisation=normalisation, dropout=dropout))
         print(line, flush=True)

@@ -32,7 +32,7 @@ BATCH = 50
 
 def random_artefact(num_items: int, *, seed: int = 0) -> Artefact:
     """An untrained model of the paper's sizes."""
-    config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0})
+    config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"})
     tree = plant(random_order(num_items, generator=np.random.default_rng(seed)), branching=config.tree.branching)
     model = build_model(config.model, tree, seed=seed)
     return Artefact(

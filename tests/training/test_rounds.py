@@ -136,7 +136,7 @@ def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, recti
 
 STAGES = {
     "estimator": "Stopped in epoch 1 of the estimator, after step 1",
-    "clustering": "Stopped while clustering",
+    "planting": "Stopped while planting",
     "relearning": "Stopped while learning the tree",
 }
 
@@ -174,7 +174,7 @@ def test_the_first_request_stops_every_stage_and_resuming_gives_the_same_bytes(t
     whole = run(dry, None)
     call = {
         "estimator": 1,
-        "clustering": dry.calls_until(EstimatorValidated, last=True) + 1,
+        "planting": dry.calls_until(EstimatorValidated, last=True) + 1,
         "relearning": dry.calls_until(TreeRelearned, last=False),
     }[stage]
     with pytest.raises(InterruptedTraining, match=STAGES[stage]):

@@ -91,9 +91,11 @@ def heap_section(diagnostics: Diagnostics) -> Section:
         )
     if lost:
         level, share = max(lost, key=lambda entry: entry[1])
+        reading += f" With a beam of {diagnostics.subject.beam_width}, "
         reading += (
-            f" With a beam of {diagnostics.subject.beam_width}, level {level} drops most: {share:.1%} of the top 20 "
-            "leaves have an ancestor there that ranks outside the beam."
+            f"level {level} drops most: {share:.1%} of the top 20 leaves have an ancestor there that ranks outside it."
+            if share > 0.0
+            else "every ancestor of the top 20 leaves ranks inside the beam."
         )
     return Section(
         key="heap",

@@ -2,7 +2,7 @@
 
     extends = "faithful-ml-1m.toml"      # optional: another file of the same folder, whose values this one overrides
     role = "faithful"                    # faithful: as the paper has it; best: as good as we can; trial: never tested
-    system = "dtr-t"                     # dtr-u, dtr-t, dtr-t-rl, sasrec or popularity
+    system = "dtr-t"                     # dtr-u, dtr-t, dtr-t-rl, sasrec, item-to-item or popularity
     preset = "default"                   # where the settings start from
     note = "longer warm-up"              # optional: what a trial tries, for its row of the report
 
@@ -36,7 +36,7 @@ from beamtree.config import Config, PresetName
 from beamtree.errors import InputError, SettingsError
 
 Role = Literal["faithful", "best", "trial"]
-System = Literal["dtr-u", "dtr-t", "dtr-t-rl", "sasrec", "popularity"]
+System = Literal["dtr-u", "dtr-t", "dtr-t-rl", "sasrec", "item-to-item", "popularity"]
 TREE_SYSTEMS = ("dtr-u", "dtr-t", "dtr-t-rl")
 
 KEYS = {"extends", "role", "system", "preset", "note", "data", "config", "study", "exact_users"}

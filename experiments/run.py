@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
@@ -23,7 +24,8 @@ from beamtree.data.interactions import read_log
 from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut
 from beamtree.errors import BeamtreeError, InterruptedTraining
-from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.evaluation.protocol import Questions, evaluate, split_dataset
+from beamtree.retrieval.found import Ragged
 from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone, Validated
 from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
@@ -158,10 +160,16 @@ def load_dataset(experiment: Experiment, config: Config) -> Dataset:
 
 
 def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Config, exact_users: int) -> Line:
-    """Metrics on held-out users and, on some of them, an exact scan beside the search."""
+    """Metrics on held-out users and, on some of them, an exact scan beside the search.
+
+    unseen: the metrics when the items of a user's history are left out; seen@20: their share of the lists when not.
+    """
+    asked = Questions(dataset.sequences, users, excluded_items=None)
     measured: Line = {
         "users": len(users),
         "metrics": _rounded(evaluate(trained.recommend, dataset, users, config=config)),
+        "unseen": _rounded(evaluate(trained.recommend, dataset, users, config=_without_seen(config))),
+        "seen@20": round(share_among(trained.recommend(asked, 20), users.seen(dataset.sequences)), 6),
         "exact": None,
     }
     if trained.exact is not None and exact_users > 0:
@@ -172,6 +180,16 @@ def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Confi
             "scan": _rounded(evaluate(trained.exact, dataset, some, config=config)),
         }
     return measured
+
+
+def share_among(recommended: npt.NDArray[np.int32], items: Ragged) -> float:
+    """How much of what users were recommended (users, k), -1 = nothing, is among the items of the same user."""
+    flat, offsets = items
+    found = sum(
+        int(np.isin(row[row >= 0], flat[start:end]).sum())
+        for row, start, end in zip(recommended, offsets, offsets[1:], strict=False)
+    )
+    return found / max(1, int((recommended >= 0).sum()))
 
 
 def current_commit() -> str:
@@ -199,6 +217,13 @@ def tell(event: Event) -> None:
 
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _without_seen(config: Config) -> Config:
+    """The same settings under the clean protocol, nobody is recommended what is in their history."""
+    data = config.data.model_copy(update={"protocol": "clean"})
+    retrieval = config.retrieval.model_copy(update={"exclude_seen": True})
+    return config.model_copy(update={"data": data, "retrieval": retrieval})
 
 
 def _rounded(metrics: Mapping[str, float]) -> dict[str, float]:

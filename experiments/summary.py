@@ -12,6 +12,7 @@ SYSTEM_NAMES = {
     "dtr-t": "DTR(T)",
     "dtr-t-rl": "DTR(T-RL)",
     "sasrec": "SASRec",
+    "item-to-item": "item to item",
     "popularity": "popularity",
 }
 ORDER = list(SYSTEM_NAMES)

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
-from beamtree.data.split import Split
+from beamtree.data.split import Spans, Split
 from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, by_scores
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
+from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainingWindows
 from beamtree.training.interrupt import stop_requests
@@ -112,7 +113,18 @@ def train_popularity(lesson: Lesson) -> Trained:
     def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
         return popularity.recommend(k, num_users=len(questions.users), seen=questions.excluded_items)[0]
 
-    return Trained(recommend=recommend, exact=None, instances=int((spans.end - spans.start).sum()))
+    return Trained(recommend=recommend, exact=None, instances=_interactions(spans))
+
+
+def train_item_to_item(lesson: Lesson) -> Trained:
+    """What followed the items of the history most often, counted."""
+    dataset, spans = lesson.dataset, lesson.split.train
+    model = ItemToItem.fit(dataset.sequences, spans, num_items=len(dataset.items))
+    return Trained(
+        recommend=by_scores(model.scores, history_length=model.history_length, num_items=len(dataset.items)),
+        exact=None,
+        instances=_interactions(spans),
+    )
 
 
 SYSTEMS: dict[str, Callable[[Lesson], Trained]] = {
@@ -120,8 +132,13 @@ SYSTEMS: dict[str, Callable[[Lesson], Trained]] = {
     "dtr-t": train_tree,
     "dtr-t-rl": train_tree,
     "sasrec": train_sasrec,
+    "item-to-item": train_item_to_item,
     "popularity": train_popularity,
 }
+
+
+def _interactions(spans: Spans) -> int:
+    return int((spans.end - spans.start).sum())
 
 
 def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:

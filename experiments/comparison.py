@@ -39,10 +39,19 @@ def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str,
 
 
 def _main_table(lines: list[Line]) -> str:
-    header = ["system", "seeds", *METRICS.values(), "lost to beam (below 0: gained)", "instances", "seconds"]
-    header += ["of these estimator", "processor seconds"]
+    header = [
+        "system",
+        "seeds",
+        *METRICS.values(),
+        "F@20 of unseen",
+        "seen in the 20",
+        "lost to beam (below 0: gained)",
+    ]
+    header += ["instances", "seconds", "of these estimator", "processor seconds"]
     rows = []
     for system, own in grouped(lines, lambda line: line["system"]).items():
+        unseen = [line["unseen"]["f@20"] for line in own if "unseen" in line]
+        seen = [line["seen@20"] for line in own if "seen@20" in line]
         lost = [share for share in map(lost_share, own) if share is not None]
         estimator = [line["seconds_estimator"] for line in own if line.get("seconds_estimator")]
         processor = [line["cpu_seconds"] for line in own if line.get("cpu_seconds") is not None]
@@ -51,6 +60,8 @@ def _main_table(lines: list[Line]) -> str:
                 SYSTEM_NAMES[system],
                 str(len(own)),
                 *(Spread.of([line["metrics"][metric] for line in own]).text() for metric in METRICS),
+                Spread.of(unseen).text() if unseen else "",
+                f"{100 * Spread.of(seen).mean:.0f} %" if seen else "",
                 f"{100 * Spread.of(lost).mean:.1f} %" if lost else "",
                 f"{Spread.of([line['instances'] for line in own]).mean:,.0f}",
                 f"{Spread.of([line['seconds'] for line in own]).mean:,.0f}",
@@ -68,17 +79,19 @@ def _claims(lines: list[Line], *, data: str) -> str:
         better, worse = by_system.get(claim.better, []), by_system.get(claim.worse, [])
         found = ratios(better, worse, metric="f@20")
         if found:
+            unseen = ratios(better, worse, metric="f@20", part="unseen")
             paper = claim.ratio(data)
             rows.append(
                 [
                     claim.text,
                     f"{SYSTEM_NAMES[claim.better]} / {SYSTEM_NAMES[claim.worse]}",
                     Spread.of(found).text(3),
+                    Spread.of(unseen).text(3) if unseen else "",
                     "" if paper is None else f"{paper:.3f}",
                     f"{_verdict(found)}{_inequality(better, worse)}",
                 ]
             )
-    return table(["claim", "F@20 ratio", "here", "paper", "does it hold here?"], rows) if rows else ""
+    return table(["claim", "F@20 ratio", "here", "of unseen", "paper", "does it hold here?"], rows) if rows else ""
 
 
 def _verdict(found: list[float]) -> str:

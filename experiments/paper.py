@@ -51,4 +51,6 @@ CLAIMS = (
     Claim("dtr-t-rl", "sasrec", "the tree beats SASRec, which scores every item"),
     Claim("dtr-t", "sasrec", "so does the tree without rectified labels"),
     Claim("dtr-u", "sasrec", "so does the tree with uniform negatives"),
+    Claim("dtr-t-rl", "item-to-item", "the tree beats counting what followed what (not a claim of the paper)"),
+    Claim("dtr-t", "item-to-item", "so does the tree without rectified labels (not a claim of the paper)"),
 )

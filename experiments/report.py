@@ -31,6 +31,8 @@ these files by `python -m experiments.report`.
 - ± is the standard deviation over the seeds. A ratio is taken seed by seed, then averaged.
 - Instances are histories with their targets that training saw, over all rounds. Seconds are wall-clock of training
   on two cores, orders of magnitude where they were shared; the estimator's are those of SASRec and its labels.
+- F@20 of unseen: when the items of a user's history are left out, which the paper's protocol does not do; seen in the
+  20: their share of the lists when they are not. Runs from before these were measured lack them.
 - Lost to beam: how much less F@20 the beam finds than an exact scan by the same model; below 0 it finds more."""
 
 

@@ -73,13 +73,13 @@ def grouped(lines: Iterable[Line], by: Callable[[Line], Any]) -> dict[Any, list[
     return groups
 
 
-def ratios(better: Iterable[Line], worse: Iterable[Line], *, metric: str) -> list[float]:
-    """One ratio for each seed that both have."""
-    below = {line["seed"]: line["metrics"][metric] for line in worse}
+def ratios(better: Iterable[Line], worse: Iterable[Line], *, metric: str, part: str = "metrics") -> list[float]:
+    """One ratio for each seed that both have; part: which of a line's measurements to take the metric from."""
+    below = {line["seed"]: line[part][metric] for line in worse if part in line}
     return [
-        line["metrics"][metric] / below[line["seed"]]
+        line[part][metric] / below[line["seed"]]
         for line in better
-        if line["seed"] in below and below[line["seed"]] > 0
+        if part in line and line["seed"] in below and below[line["seed"]] > 0
     ]
 
 

@@ -72,7 +72,11 @@ def rows_of(text: str, first_cell: str) -> list[list[str]]:
 
 def test_a_row_has_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
     exact = {"users": 500, "beam": {"f@20": 0.09}, "scan": {"f@20": 0.1}}
-    text = page(tmp_path, [line("dtr-u", f, seed=seed, exact=exact) for seed, f in enumerate((0.10, 0.12, 0.14))])
+    lines = [
+        line("dtr-u", f, seed=seed, exact=exact, unseen={"f@20": f + 0.03}) | {"seen@20": 0.25}
+        for seed, f in enumerate((0.10, 0.12, 0.14))
+    ]
+    text = page(tmp_path, lines)
     [row] = rows_of(text, "DTR(U)")
     f, recall, precision = "0.1200 ± 0.0200", "0.1200 ± 0.0200", "0.2400 ± 0.0400"
     assert row == [
@@ -83,6 +87,8 @@ def test_a_row_has_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
         precision,
         "0.3600 ± 0.0600",
         "0.1800 ± 0.0300",
+        "0.1500 ± 0.0200",
+        "25 %",
         "10.0 %",
         "240,000",
         "700",
@@ -96,8 +102,15 @@ def test_ratios_are_taken_seed_by_seed_beside_the_papers(tmp_path: Path) -> None
     lines = [line("dtr-u", 0.10), line("dtr-u", 0.20, seed=1), line("dtr-t", 0.11), line("dtr-t", 0.26, seed=1)]
     [row] = rows_of(page(tmp_path, lines), "negatives drawn down the tree beat uniform ones")
     assert row[1] == "DTR(T) / DTR(U)"
-    assert row[2:4] == ["1.200 ± 0.141", "1.080"], "(1.1 + 1.3) / 2, and .1546 / .1431"
-    assert row[4] == "Yes, with each of 2 seeds."
+    assert row[2:] == ["1.200 ± 0.141", "", "1.080", "Yes, with each of 2 seeds."], "(1.1 + 1.3) / 2, .1546 / .1431"
+
+
+def test_ratios_without_seen_items_stand_beside_those_with_them(tmp_path: Path) -> None:
+    lines = [line("dtr-u", 0.10, unseen={"f@20": 0.20}), line("dtr-t", 0.11, unseen={"f@20": 0.30})]
+    [row] = rows_of(
+        page(tmp_path, [*lines, line("dtr-t", 0.11, seed=1)]), "negatives drawn down the tree beat uniform ones"
+    )
+    assert row[2:4] == ["1.100", "1.500"]
 
 
 @pytest.mark.parametrize(
@@ -108,15 +121,15 @@ def test_the_verdict_asks_every_seed(tmp_path: Path, second: float, verdict: str
     lines = [line("dtr-t", 0.10, seed=seed) for seed in (0, 1)]
     lines += [line("dtr-t-rl", 0.14), line("dtr-t-rl", second, seed=1)]
     [row] = rows_of(page(tmp_path, lines), "rectified labels help")
-    assert row[4].startswith(verdict)
+    assert row[-1].startswith(verdict)
 
 
 def test_a_claim_that_fails_is_said_to_fail_and_unequal_instances_are_told(tmp_path: Path) -> None:
     text = page(tmp_path, [line("dtr-t", 0.10), line("sasrec", 0.11, instances=900_000)])
     [row] = rows_of(text, "so does the tree without rectified labels")
     assert row[2] == "0.909"
-    assert row[4].startswith("No with the one seed measured.")
-    assert row[4].endswith("Not at equal instances: 240,000 against 900,000.")
+    assert row[-1].startswith("No with the one seed measured.")
+    assert row[-1].endswith("Not at equal instances: 240,000 against 900,000.")
 
 
 def test_faithful_and_best_are_never_mixed(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 
@@ -18,8 +19,9 @@ from beamtree.data.tables import Source
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.metrics import Metrics
-from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, evaluate, split_dataset
+from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores, evaluate, split_dataset
 from beamtree.retrieval.retriever import Retriever, Wishes
+from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
 
 if TYPE_CHECKING:
@@ -122,7 +124,9 @@ class DeepTreeRetriever:
         beam_width: int | None = None,
         exact: bool = True,
     ) -> dict[str, Metrics]:
-        """Metrics on the held-out users: by beam search, by an exact scan with the same model, and for popularity.
+        """Metrics on the held-out users: by beam search, by an exact scan with the same model, and by simple rivals.
+
+        The rivals: what followed the items of the history most often (where SciPy is installed), and popularity.
 
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
         because its held-out users would not be the ones that training never saw.
@@ -208,10 +212,16 @@ class DeepTreeRetriever:
         self, dataset: Dataset, split: Split, *, beam_width: int | None, exact: bool
     ) -> dict[str, Recommend]:
         width = beam_width or self.config.retrieval.beam_width
-        popularity = Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items))
+        num_items = len(dataset.items)
+        popularity = Popularity.fit(dataset.sequences, split.train, num_items=num_items)
         contenders: dict[str, Recommend] = {f"beam search ({width})": by_beam(self.retriever.engine, beam_width=width)}
         if exact:
             contenders["exact scan"] = by_scan(self.retriever.engine)
+        if find_spec("scipy") is not None:
+            counted = ItemToItem.fit(dataset.sequences, split.train, num_items=num_items)
+            contenders["item to item"] = by_scores(
+                counted.scores, history_length=counted.history_length, num_items=num_items
+            )
         contenders["popularity"] = lambda questions, k: popularity.recommend(
             k, num_users=len(questions.users), seen=questions.excluded_items
         )[0]

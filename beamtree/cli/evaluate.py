@@ -21,7 +21,7 @@ def evaluate(
     exact: Annotated[bool, typer.Option(help="Also scan every item with the same model.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="All metrics as JSON.")] = False,
 ) -> None:
-    """Measure a model on held-out users of the log that it was fitted on, beside an exact scan and popularity."""
+    """Measure a model on held-out users of the log that it was fitted on, beside an exact scan and simple rivals."""
     retriever = DeepTreeRetriever.load(model)
     interactions = read_log(log, retriever.config.log)
     contenders = retriever.evaluate(interactions, users=users, beam_width=beam, exact=exact)

@@ -11,6 +11,8 @@ from beamtree.data.split import Spans
 
 WINDOW = 20
 """So many of the next interactions count as what followed an item."""
+MOST_INTERACTIONS = 3_000_000
+"""A log with more is counted in part, every n-th user, so that the pairs stay within some 500 MB."""
 FADING = 0.8
 """An item of the history counts so many times as much as the one after it."""
 
@@ -19,10 +21,7 @@ Int32Array = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class ItemToItem:
-    """Scores of what may follow each item: a sparse matrix (items, items), the logarithm of one plus the count.
-
-    Memory: about 8 bytes for each pair that ever occurred, at most WINDOW of them for each interaction.
-    """
+    """Scores of what may follow each item: a sparse matrix (items, items), the logarithm of one plus the count."""
 
     followers: Any
     history_length: int = WINDOW
@@ -32,7 +31,8 @@ class ItemToItem:
         """Count what followed what inside the training spans; an item does not follow itself. Needs scikit-learn."""
         from scipy.sparse import csr_matrix
 
-        items, offsets = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)
+        some = slice(None, None, 1 + int((spans.end - spans.start).sum()) // MOST_INTERACTIONS)
+        items, offsets = flatten_spans(sequences.items, starts=spans.start[some], ends=spans.end[some])
         left = np.repeat(offsets[1:], np.diff(offsets)) - np.arange(len(items))
         counts = csr_matrix((num_items, num_items), dtype=np.float32)
         for distance in range(1, WINDOW + 1):

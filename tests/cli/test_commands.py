@@ -26,7 +26,7 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
 
     evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
     metrics = json.loads(evaluated.out)["metrics"]
-    assert list(metrics) == ["beam search (10)", "exact scan", "popularity"]
+    assert list(metrics) == ["beam search (10)", "exact scan", "item to item", "popularity"]
     inspected = json.loads(beamtree("inspect", "model", "--json").out)
     assert inspected["metrics"]["test"]["f@20"] == pytest.approx(metrics["beam search (10)"]["f@20"])
     assert inspected["facts"]["items"] == "24"

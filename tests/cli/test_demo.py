@@ -21,7 +21,17 @@ def test_demo(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 
     shown = beamtree("demo")
     assert shown.code == 0, shown.err
-    parts = ["The data", "40 of 40 users", "The split", "beam search", "exact scan", "popularity", "User u", "Next"]
+    parts = [
+        "The data",
+        "40 of 40 users",
+        "The split",
+        "beam search",
+        "exact scan",
+        "item to item",
+        "popularity",
+        "User u",
+        "Next",
+    ]
     places = [shown.out.index(part) for part in parts]
     assert places == sorted(places)
     assert shown.out.count("watched last") == 3

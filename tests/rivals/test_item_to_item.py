@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -39,6 +40,11 @@ def test_only_what_came_soon_counts() -> None:
     between = [1] * (WINDOW - 1)
     assert scores(fitted([0, *between, 2], num_items=3), 0)[2] > 0
     assert scores(fitted([0, 1, *between, 2], num_items=3), 0)[2] == 0
+
+
+def test_of_a_large_log_every_nth_user_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beamtree.rivals.item_to_item.MOST_INTERACTIONS", 6)
+    assert scores(fitted([0, 1], [0, 2], [0, 1], [0, 2], num_items=3), 0)[1:].tolist() == [np.log1p(np.float32(2)), 0]
 
 
 def test_latest_items_of_a_history_count_most_and_padding_nothing() -> None:

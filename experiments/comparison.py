@@ -39,15 +39,8 @@ def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str,
 
 
 def _main_table(lines: list[Line]) -> str:
-    header = [
-        "system",
-        "seeds",
-        *METRICS.values(),
-        "F@20 of unseen",
-        "seen in the 20",
-        "lost to beam (below 0: gained)",
-    ]
-    header += ["instances", "seconds", "of these estimator", "processor seconds"]
+    header = ["system", "seeds", *METRICS.values(), "F@20 of unseen", "seen in the 20"]
+    header += ["lost to beam (below 0: gained)", "instances", "seconds", "of these estimator", "processor seconds"]
     rows = []
     for system, own in grouped(lines, lambda line: line["system"]).items():
         unseen = [line["unseen"]["f@20"] for line in own if "unseen" in line]

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -187,7 +188,7 @@ def share_among(recommended: npt.NDArray[np.int32], items: Ragged) -> float:
     flat, offsets = items
     found = sum(
         int(np.isin(row[row >= 0], flat[start:end]).sum())
-        for row, start, end in zip(recommended, offsets, offsets[1:], strict=False)
+        for row, (start, end) in zip(recommended, pairwise(offsets), strict=True)
     )
     return found / max(1, int((recommended >= 0).sum()))
 
@@ -220,7 +221,7 @@ def _git(*arguments: str) -> str:
 
 
 def _without_seen(config: Config) -> Config:
-    """The same settings under the clean protocol, nobody is recommended what is in their history."""
+    """The same settings under the clean protocol, where nobody is recommended what is in their history."""
     data = config.data.model_copy(update={"protocol": "clean"})
     retrieval = config.retrieval.model_copy(update={"exclude_seen": True})
     return config.model_copy(update={"data": data, "retrieval": retrieval})

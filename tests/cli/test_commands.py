@@ -15,7 +15,7 @@ from tests.cli.beamtree_command import Command
 FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
 
 
-def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
+def test_from_a_log_to_recommendations(beamtree: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = beamtree(*FIT, "--log-json", "events.ndjson")
     assert fitted.code == 0, fitted.err
     assert "recall" in fitted.out
@@ -27,6 +27,9 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
     evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
     metrics = json.loads(evaluated.out)["metrics"]
     assert list(metrics) == ["beam search (10)", "exact scan", "item to item", "popularity"]
+    monkeypatch.setattr("beamtree.recommender.find_spec", lambda _: None)
+    without_scipy = json.loads(beamtree("evaluate", "model", "--log", "ratings.csv", "--json").out)["metrics"]
+    assert list(without_scipy) == ["beam search (10)", "exact scan", "popularity"]
     inspected = json.loads(beamtree("inspect", "model", "--json").out)
     assert inspected["metrics"]["test"]["f@20"] == pytest.approx(metrics["beam search (10)"]["f@20"])
     assert inspected["facts"]["items"] == "24"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import experiments.run
@@ -15,7 +16,7 @@ from beamtree.training.events import EstimatorValidated, Event, Resumed, StepDon
 from experiments.experiment import read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, read_lines
-from experiments.run import main, run_experiment
+from experiments.run import main, run_experiment, share_among
 from tests.small import two_group_log
 
 BASE = """
@@ -112,6 +113,22 @@ def test_a_rival_leaves_its_lines_under_the_same_protocol(folder: Path, system: 
     trained = 38 * 12 + 10 * 6
     windows_after_the_first_target = 38 * 11 + 10 * 5
     assert lines[0]["instances"] == (2 * windows_after_the_first_target if system == "sasrec" else trained)
+
+
+def test_a_run_is_measured_without_seen_items_too(folder: Path) -> None:
+    file = settings(folder, "p", 'system = "popularity"\nconfig.retrieval.exclude_seen = false')
+    assert run(folder, file) == 0
+    assert run(folder, settings(folder, "q", 'system = "popularity"\nrole = "best"')) == 0
+    lines = {line["role"]: line for line in read_lines(folder / "runs.jsonl") if line["split"] == "test"}
+    assert lines["faithful"]["unseen"] == lines["best"]["unseen"] == lines["best"]["metrics"]
+    assert lines["faithful"]["unseen"] != lines["faithful"]["metrics"], "here seen items take places in the lists"
+    assert 0 < lines["faithful"]["seen@20"] < 1
+
+
+def test_the_share_of_what_users_had_already() -> None:
+    recommended = np.array([[3, 1, 2], [5, -1, -1], [0, 1, -1]], dtype=np.int32)
+    own = np.array([1, 2, 9, 7, 5], dtype=np.int32), np.array([0, 3, 4, 5], dtype=np.int64)
+    assert share_among(recommended, own) == 2 / 6, "5 is another user's"
 
 
 def test_a_finished_run_is_skipped_unless_asked_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,13 +81,13 @@ def _claims(lines: list[Line], *, data: str) -> str:
                     Spread.of(found).text(3),
                     Spread.of(unseen).text(3) if unseen else "",
                     "" if paper is None else f"{paper:.3f}",
-                    f"{_verdict(found)}{_inequality(better, worse)}",
+                    f"{verdict(found)}{_inequality(better, worse)}",
                 ]
             )
     return table(["claim", "F@20 ratio", "here", "of unseen", "paper", "does it hold here?"], rows) if rows else ""
 
 
-def _verdict(found: list[float]) -> str:
+def verdict(found: list[float]) -> str:
     """A plain sentence on a claim, given its ratio for each seed."""
     mean = Spread.of(found).mean
     above = sum(ratio > 1 for ratio in found)

@@ -30,12 +30,18 @@ Curve = Mapping[float, Spread]
 def rounds_figure(file: Path, rounds: Sequence[Line], *, title: str) -> None:
     """Validation F@20 at the end of each round, one curve per system, a bar for the spread over seeds."""
     curves = _curves(rounds, place=lambda line: line["round"] + 1)
-    _draw(file, curves, title=title, across="round (the tree is relearned between rounds)")
+    _draw(file, curves, title=title, across="round (the tree is relearned between rounds)", marked=_places(curves))
 
 
 def study_figure(file: Path, lines: Sequence[Line], *, title: str, across: str) -> None:
     """Validation F@20 over the values of a study, one curve per system."""
-    _draw(file, _curves(lines, place=lambda line: line["study"]["value"]), title=title, across=across)
+    curves = _curves(lines, place=lambda line: line["study"]["value"])
+    _draw(file, curves, title=title, across=across, marked=_places(curves))
+
+
+def time_figure(file: Path, curves: Mapping[str, Curve], *, title: str) -> None:
+    """Validation F@20 over the processor seconds that runs took, one curve per system."""
+    _draw(file, curves, title=title, across="processor seconds, the estimator's among them")
 
 
 def _curves(lines: Sequence[Line], *, place: Callable[[Line], float]) -> dict[str, Curve]:
@@ -46,7 +52,13 @@ def _curves(lines: Sequence[Line], *, place: Callable[[Line], float]) -> dict[st
     return curves
 
 
-def _draw(file: Path, curves: Mapping[str, Curve], *, title: str, across: str) -> None:
+def _places(curves: Mapping[str, Curve]) -> list[float]:
+    return sorted({place for curve in curves.values() for place in curve})
+
+
+def _draw(
+    file: Path, curves: Mapping[str, Curve], *, title: str, across: str, marked: Sequence[float] | None = None
+) -> None:
     with rc_context(STYLE):
         figure = Figure(figsize=(5.4, 3.2), layout="constrained")
         FigureCanvasSVG(figure)
@@ -66,7 +78,8 @@ def _draw(file: Path, curves: Mapping[str, Curve], *, title: str, across: str) -
                 capsize=2.5,
             )
         axes.set_title(title, loc="left", fontsize=10)
-        axes.set_xticks(sorted({place for curve in curves.values() for place in curve}))
+        if marked is not None:
+            axes.set_xticks(marked)
         axes.set_xlabel(across)
         axes.set_ylabel("validation F@20")
         if len(curves) > 1:

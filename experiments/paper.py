@@ -48,6 +48,7 @@ class Claim:
 CLAIMS = (
     Claim("dtr-t", "dtr-u", "negatives drawn down the tree beat uniform ones"),
     Claim("dtr-t-rl", "dtr-t", "rectified labels help"),
+    Claim("dtr-t-rl", "dtr-u", "both together beat uniform negatives and plain labels"),
     Claim("dtr-t-rl", "sasrec", "the tree beats SASRec, which scores every item"),
     Claim("dtr-t", "sasrec", "so does the tree without rectified labels"),
     Claim("dtr-u", "sasrec", "so does the tree with uniform negatives"),

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.comparison import ROLES, role_section
+from experiments.equal_time import STUDY as TIME
+from experiments.equal_time import equal_time_section
 from experiments.paper import STANDS_FOR
 from experiments.results import read_lines
 from experiments.studies import normalisation_section, study_sections, trial_sections
@@ -71,6 +73,7 @@ def render(sources: Sources, *, figures: Path) -> str:
         old.unlink()
     runs = Runs.of(read_lines(sources.runs))
     trials = Runs.of(read_lines(sources.trials))
+    studies = [line for line in trials.final if line["study"] is not None]
     parts = [INTRODUCTION]
     if sources.remarks.is_file():
         parts.append(sources.remarks.read_text(encoding="utf-8").strip())
@@ -85,7 +88,11 @@ def render(sources: Sources, *, figures: Path) -> str:
             if own:
                 rounds = [line for line in runs.rounds if line["data"] == data and line["role"] == role]
                 parts += role_section(own, rounds, data=data, role=role, figures=figures)
-    parts += study_sections([line for line in trials.final if line["study"] is not None], figures=figures)
+            if role == "faithful":
+                faithful = [line for line in runs.validation if line["data"] == data and line["role"] == role]
+                longer = [line for line in studies if line["data"] == data and line["study"]["study"] == TIME]
+                parts += equal_time_section(faithful, longer, data=data, figures=figures)
+    parts += study_sections([line for line in studies if line["study"]["study"] != TIME], figures=figures)
     parts += normalisation_section(read_lines(sources.normalisation))
     parts += trial_sections(trials.final)
     if runs.replaced:

@@ -42,10 +42,12 @@ class Runs:
     """The lines that count: of each data set, system, role and seed (and trial settings) the latest run's.
 
     final: one line per run, on the test users where the run has asked them, else on the validation users.
-    rounds: the lines of these same runs, one per round. replaced: how many earlier runs are left out.
+    validation, rounds: the lines of these same runs on the validation users, at the end and after each round.
+    replaced: how many earlier runs are left out.
     """
 
     final: list[Line]
+    validation: list[Line]
     rounds: list[Line]
     replaced: int
 
@@ -60,9 +62,11 @@ class Runs:
                 latest[_key(line)] = line
                 runs.setdefault(_key(line), set()).add(line["started"])
         chosen = {(_key(line), line["started"]) for line in latest.values()}
-        rounds = [line for line in kept if not line["final"] and (_key(line), line["started"]) in chosen]
+        of_chosen = [line for line in kept if (_key(line), line["started"]) in chosen]
         final = sorted(latest.values(), key=lambda line: (line["data"], ORDER.index(line["system"]), line["seed"]))
-        return cls(final, rounds, replaced=sum(len(started) - 1 for started in runs.values()))
+        validation = [line for line in of_chosen if line["final"] and line["split"] == "validation"]
+        rounds = [line for line in of_chosen if not line["final"]]
+        return cls(final, validation, rounds, replaced=sum(len(started) - 1 for started in runs.values()))
 
 
 def grouped(lines: Iterable[Line], by: Callable[[Line], Any]) -> dict[Any, list[Line]]:

@@ -1,0 +1,100 @@
+"""The faithful methods again, with equal time instead of equal instances.
+
+A method that costs more per instance, or an estimator first, is compared with the others when these may spend the same
+processor seconds on instances: trials of the study `time`, which differ from the faithful runs by their number alone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from experiments.comparison import verdict
+from experiments.figures import time_figure
+from experiments.markdown import describe_asked, table
+from experiments.paper import CLAIMS
+from experiments.results import Line
+from experiments.summary import SYSTEM_NAMES, Spread, grouped, ratios
+
+STUDY = "time"
+TOLERANCE = 0.1
+"""Times are called equal when the longer one is so much longer at most, as a share of it."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of a system, one per seed, that saw as many instances."""
+
+    system: str
+    lines: list[Line]
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of a run, on average."""
+        return Spread.of([line["cpu_seconds"] for line in self.lines]).mean
+
+    def is_as_long_as(self, other: "Group") -> bool:
+        """Whether the runs of both took the same time, within the tolerance."""
+        shorter, longer = sorted((self.seconds, other.seconds))
+        return shorter >= (1 - TOLERANCE) * longer
+
+
+def equal_time_section(faithful: Iterable[Line], longer: list[Line], *, data: str, figures: Path) -> list[str]:
+    """Figure, runs and claims; nothing where no run was given another's time.
+
+    faithful: final lines on the validation users; longer: those of the study.
+    """
+    if not longer:
+        return []
+    known = [line for line in (*faithful, *longer) if line["system"].startswith("dtr")]
+    by_length = grouped(known, lambda line: (line["system"], line["instances"]))
+    groups = [Group(system, by_length[system, instances]) for system, instances in sorted(by_length)]
+    name = f"time-{data}.svg"
+    curves: dict[str, dict[float, Spread]] = {group.system: {} for group in groups}
+    for group in groups:
+        curves[group.system][group.seconds] = Spread.of([line["metrics"]["f@20"] for line in group.lines])
+    time_figure(figures / name, curves, title=f"Equal time on {data}")
+    return [
+        f"#### Equal time on {data}",
+        "What each method reaches for the processor seconds it is given, the estimator's among them. "
+        f"{describe_asked(known)}",
+        f"![Validation F@20 over processor seconds on {data}](figures/{name})",
+        _runs_table(groups),
+        _claims_table(groups),
+    ]
+
+
+def _runs_table(groups: list[Group]) -> str:
+    rows = []
+    for group in groups:
+        unseen = [line["unseen"]["f@20"] for line in group.lines if "unseen" in line]
+        rows.append(
+            [
+                SYSTEM_NAMES[group.system],
+                str(len(group.lines)),
+                f"{group.lines[0]['instances']:,}",
+                f"{group.seconds:,.0f}",
+                Spread.of([line["metrics"]["f@20"] for line in group.lines]).text(),
+                Spread.of(unseen).text() if unseen else "",
+            ]
+        )
+    header = ["system", "seeds", "instances", "processor seconds", "validation F@20", "F@20 of unseen"]
+    return table(header, rows)
+
+
+def _claims_table(groups: list[Group]) -> str:
+    """One row for each claim and each two groups that took the same time."""
+    rows = [
+        [
+            claim.text,
+            f"{SYSTEM_NAMES[claim.better]} / {SYSTEM_NAMES[claim.worse]}",
+            f"{better.seconds:,.0f} and {worse.seconds:,.0f}",
+            Spread.of(found).text(3),
+            verdict(found),
+        ]
+        for claim in CLAIMS
+        for better, worse in product(groups, groups)
+        if (better.system, worse.system) == (claim.better, claim.worse) and better.is_as_long_as(worse)
+        if (found := ratios(better.lines, worse.lines, metric="f@20"))
+    ]
+    return table(["claim", "F@20 ratio", "processor seconds", "here", "does it hold here?"], rows) if rows else ""

@@ -24,6 +24,7 @@ STUDIES = {
     ),
     "branching": ("Children of a node", "rises with more branches, most of all for DTR(U)"),
     "embedding": ("Size of a node's vector", "rises up to 24, then settles"),
+    "rounds": ("Rounds at equal instances", "rises with the updates of the tree, then converges"),
     "alpha": ("Weight of deeper levels (alpha)", "moderately more negatives on deeper levels help DTR(U)"),
 }
 """Title of each sensitivity study, and what the paper finds in it."""

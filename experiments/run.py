@@ -32,6 +32,7 @@ from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, append_lines, has_settings, read_lines, standing_line
 from experiments.systems import SYSTEMS, Lesson, Trained
+from experiments.theory import measure_theory
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("beamtree", "experiments", "CMakeLists.txt", "constraints.txt", "pyproject.toml")
@@ -140,13 +141,17 @@ def run_experiment(
         "stages": dict(trained.stages),
         "seconds_estimator": round(sum(trained.stages.get(name, 0.0) for name in ESTIMATOR_STAGES), 1) or None,
     }
-    asked = {"validation": split.validation}
-    if experiment.role != "trial":
-        asked["test"] = split.test
-    for name, users in asked.items():
+
+    def asked(name: str, users: HeldOut) -> Line:
         measured = measure(trained, dataset, users, config=config, exact_users=experiment.exact_users)
-        lines.append(final | {"split": name} | measured)
-    return lines
+        return final | {"split": name} | measured
+
+    lines.append(asked("validation", split.validation))
+    if experiment.role == "trial":
+        return lines
+    if trained.artefact is not None:
+        lines[-1]["theory"] = measure_theory(trained.artefact, trained.estimator, dataset, split)
+    return [*lines, asked("test", split.test)]
 
 
 def load_dataset(experiment: Experiment, config: Config) -> Dataset:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Spans, Split
 from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, by_scores
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
+from beamtree.model.estimator import Estimator
 from beamtree.retrieval.engine import Engine
 from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
@@ -41,6 +43,7 @@ class Trained:
     """A system that has learned.
 
     exact: an exact scan by the same model; None for a system that looks at every item anyway. stages: seconds by name.
+    artefact, estimator: a tree's own, and what rectified its labels.
     """
 
     recommend: Recommend
@@ -49,6 +52,8 @@ class Trained:
     best_round: int = 0
     rounds: tuple[Round, ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict)
+    artefact: Artefact | None = None
+    estimator: Estimator | None = None
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,11 @@ class Lesson:
 
 def train_tree(lesson: Lesson) -> Trained:
     """DTR, with the method that the settings name; goes on from the checkpoint in the folder, if there is one."""
-    config = lesson.config
+    config, estimator = lesson.config, None
     if config.training.method == "dtr-t-rl":
-        obtain_estimator(lesson.estimators, lesson.dataset, lesson.split, config=config, journal=lesson.journal)
+        estimator, _ = obtain_estimator(
+            lesson.estimators, lesson.dataset, lesson.split, config=config, journal=lesson.journal
+        )
     with stop_requests() as should_stop:
         artefact = fit_model(
             lesson.dataset,
@@ -89,6 +96,8 @@ def train_tree(lesson: Lesson) -> Trained:
         best_round=training["best_round"],
         rounds=rounds,
         stages={name: value for name, value in training.items() if name.endswith("_seconds")},
+        artefact=artefact,
+        estimator=estimator,
     )
 
 

@@ -104,6 +104,28 @@ def test_a_tree_leaves_a_line_for_each_round_and_one_on_the_test_users(folder: P
     assert not list((folder / "work").iterdir()), "a finished run needs no checkpoints"
 
 
+def test_a_tree_is_measured_for_what_the_theory_says(folder: Path) -> None:
+    files = [settings(folder, system, f'system = "{system}"') for system in ("dtr-u", "dtr-t-rl")]
+    trial = settings(folder, "trial", 'system = "dtr-u"\nrole = "trial"\nnote = "no theory"')
+    assert run(folder, *files, trial) == 0
+    lines = read_lines(folder / "runs.jsonl")
+    uniform, rectified = (line["theory"] for line in lines if "theory" in line)
+    assert all(line["final"] and line["split"] == "validation" for line in lines if "theory" in line)
+    assert [level["level"] for level in uniform["levels"]] == [1, 2, 3, 4, 5]
+    sampled = [level["sampled"] for level in uniform["levels"]]
+    assert sampled == [False, False, True, True, True], "three negatives and the target are all of four nodes"
+    leaves = uniform["levels"][-1]
+    assert uniform["levels"][2]["kl_top_down"] == 0, "the first sampled level is drawn from its softmax"
+    assert leaves["kl_top_down"] > 0
+    assert leaves["child_violations"] is None
+    assert all(0 <= level["child_violations"] <= 1 for level in uniform["levels"][:-1])
+    assert uniform["labels"] is None
+    assert len(rectified["labels"]["positive"]) == 5
+    assert rectified["labels"]["positive"][-1] == 1.0, "a leaf wins against itself"
+    assert list(rectified["labels"]["changed"]) == ["1e-07", "1e-06", "1e-05", "1e-04", "1e-03", "1e-02"]
+    assert all("theory" not in line for line in read_lines(folder / "trials.jsonl"))
+
+
 @pytest.mark.parametrize("system", ["popularity", "item-to-item", "sasrec"])
 def test_a_rival_leaves_its_lines_under_the_same_protocol(folder: Path, system: str) -> None:
     assert run(folder, settings(folder, system, f'system = "{system}"')) == 0

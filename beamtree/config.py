@@ -147,6 +147,16 @@ class TrainingSettings(_Section):
     depth_slope: float = Field(
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
     )
+    path_start: Literal["level", "root"] = Field(
+        "level",
+        description="where negatives drawn down the tree begin: at the softmax of the first level that is not taken "
+        "whole, or at the root",
+    )
+    path_correction: Literal["negatives", "published"] = Field(
+        "negatives",
+        description="what these draws are corrected by: their probability among the negatives, or, as in the published "
+        "code, among all nodes",
+    )
     batch_size: int = Field(128, ge=1, le=65536, description="instances per step")
     epochs: float = Field(
         3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
@@ -197,6 +207,12 @@ class TrainingSettings(_Section):
             found.append(
                 f"training.depth_slope is for uniform negatives, training.method = '{self.method}' draws its own"
             )
+        if self.method == "dtr-u":
+            found += [
+                f"training.{name} is for negatives drawn down the tree, training.method = 'dtr-u' draws uniformly"
+                for name in ("path_start", "path_correction")
+                if getattr(self, name) != type(self).model_fields[name].default
+            ]
         return found
 
 

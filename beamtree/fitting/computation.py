@@ -23,7 +23,12 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
         from beamtree.native.training import Negatives
         from beamtree.training.native_learner import NativeLearner
 
-        drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
+        drawn = Negatives(
+            counts,
+            sampler="uniform" if settings.method == "dtr-u" else "top_down",
+            start=settings.path_start,
+            correct_positive=settings.path_correction == "negatives",
+        )
         return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
     if not native.is_available():
         log.warning(
@@ -32,7 +37,9 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
         )
     sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
     if settings.method != "dtr-u":
-        sampler = TreeNegatives(model, tree, count=settings.negatives)
+        sampler = TreeNegatives(
+            model, tree, count=settings.negatives, start=settings.path_start, correction=settings.path_correction
+        )
     return TorchLearner(model, tree, negatives=sampler, settings=settings)
 
 

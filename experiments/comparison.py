@@ -2,11 +2,21 @@
 
 from pathlib import Path
 
+from beamtree.config import Config
 from experiments.figures import rounds_figure
-from experiments.markdown import describe_asked, table
+from experiments.markdown import compact, describe_asked, table
 from experiments.paper import CLAIMS
 from experiments.results import Line
-from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, lost_share, ratios, varying_settings
+from experiments.summary import (
+    ORDER,
+    SYSTEM_NAMES,
+    Spread,
+    grouped,
+    lost_share,
+    ratios,
+    settings_of,
+    varying_settings,
+)
 
 METRICS = {
     "f@20": "F@20",
@@ -15,6 +25,8 @@ METRICS = {
     "ndcg@20": "NDCG@20",
     "f@40": "F@40",
 }
+PUBLISHED = Config.preset("paper").model_dump(mode="json")
+HOUSEKEEPING = ("seed", "epochs", "patience", "validations", "validation_users", "checkpoint_minutes")
 ROLES = {
     "faithful": "method and protocol of the paper; one small network and one number of instances for all methods",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
@@ -24,9 +36,12 @@ ROLES = {
 def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str, figures: Path) -> list[str]:
     """The table of a role, what it says about the paper's claims, and its rounds."""
     parts = [f"### {data}, {role}", f"{ROLES[role].capitalize()}. {describe_asked(lines)}", _main_table(lines)]
-    varying = varying_settings([line for line in lines if line["system"].startswith("dtr")])
+    trees = [line for line in lines if line["system"].startswith("dtr")]
+    varying = varying_settings(trees)
     if varying:
         parts.append(f"Settings that differ between the DTR rows: {', '.join(f'`{name}`' for name in varying)}.")
+    if role == "faithful" and trees:
+        parts.append(_departures(trees[0]))
     claims = _claims(lines, data=data)
     if claims:
         parts.append(claims)
@@ -46,6 +61,7 @@ def _main_table(lines: list[Line]) -> str:
         unseen = [line["unseen"]["f@20"] for line in own if "unseen" in line]
         seen = [line["seen@20"] for line in own if "seen@20" in line]
         lost = [share for share in map(lost_share, own) if share is not None]
+        seconds = Spread.of([line["seconds"] for line in own]).mean
         estimator = [line["seconds_estimator"] for line in own if line.get("seconds_estimator")]
         processor = [line["cpu_seconds"] for line in own if line.get("cpu_seconds") is not None]
         rows.append(
@@ -57,12 +73,30 @@ def _main_table(lines: list[Line]) -> str:
                 f"{100 * Spread.of(seen).mean:.0f} %" if seen else "",
                 f"{100 * Spread.of(lost).mean:.1f} %" if lost else "",
                 f"{Spread.of([line['instances'] for line in own]).mean:,.0f}",
-                f"{Spread.of([line['seconds'] for line in own]).mean:,.0f}",
-                f"{Spread.of(estimator).mean:,.0f}" if estimator else "",
+                f"{seconds:,.0f}",
+                _part(Spread.of(estimator).mean, of=seconds) if estimator else "",
                 f"{Spread.of(processor).mean:,.0f}" if processor else "",
             ]
         )
     return table(header, rows)
+
+
+def _departures(line: Line) -> str:
+    """Where the settings of a tree are not those of the paper."""
+    published, here = settings_of({"settings": {"config": PUBLISHED}}), settings_of(line)
+    found = [
+        f"`{name}` {compact(here[name])} ({compact(value)})"
+        for name, value in published.items()
+        if name.startswith(("tree.", "model.", "training.", "estimator."))
+        and name.split(".")[1] not in HOUSEKEEPING
+        and name in here
+        and here[name] != value
+    ]
+    return f"Settings that are not the paper's, which stand in brackets: {', '.join(found)}."
+
+
+def _part(seconds: float, *, of: float) -> str:
+    return f"{seconds:,.0f} ({100 * seconds / of:.0f} %)"
 
 
 def _claims(lines: list[Line], *, data: str) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from experiments.comparison import ROLES, role_section
 from experiments.equal_time import STUDY as TIME
 from experiments.equal_time import equal_time_section
+from experiments.evidence import theory_section
 from experiments.paper import STANDS_FOR
 from experiments.results import read_lines
 from experiments.studies import normalisation_section, study_sections, trial_sections
@@ -25,8 +26,8 @@ INTRODUCTION = """\
 
 Every figure on this page was measured by `python -m experiments.run` and stands in
 [results/runs.jsonl](../results/runs.jsonl), [results/trials.jsonl](../results/trials.jsonl) or
-[results/normalisation.jsonl](../results/normalisation.jsonl), with all settings and the commit. This page is made from
-these files by `python -m experiments.report`.
+[results/normalisation.jsonl](../results/normalisation.jsonl), in the first two with all settings and the commit. This
+page is made from these files by `python -m experiments.report`.
 
 - **Faithful** rows: as the paper has it. **Best** rows: as good as we can make it. They are never mixed.
 - **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
@@ -92,6 +93,7 @@ def render(sources: Sources, *, figures: Path) -> str:
                 faithful = [line for line in runs.validation if line["data"] == data and line["role"] == role]
                 longer = [line for line in studies if line["data"] == data and line["study"]["study"] == TIME]
                 parts += equal_time_section(faithful, longer, data=data, figures=figures)
+                parts += theory_section(faithful, data=data)
     parts += study_sections([line for line in studies if line["study"]["study"] != TIME], figures=figures)
     parts += normalisation_section(read_lines(sources.normalisation))
     parts += trial_sections(trials.final)

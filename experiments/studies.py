@@ -1,5 +1,6 @@
 """What was tried: sensitivity studies, normalisation, and every trial in a row."""
 
+from collections import Counter
 from pathlib import Path
 
 from experiments.figures import study_figure
@@ -84,14 +85,18 @@ def trial_sections(lines: list[Line]) -> list[str]:
         return []
     parts = [
         "## All trials",
-        "Validation users. The last column has the settings that vary between the trials of a table.",
+        "Validation users. The last column has the settings in which a trial differs from most others of its table.",
     ]
     for data, own in grouped(lines, lambda line: line["data"]).items():
-        varying = varying_settings(own)
+        usual = _usual_settings(own)
         rows = []
         for line in own:
             flat = settings_of(line)
-            changes = [f"{name}={compact(flat[name])}" for name in varying if name in flat]
+            changes = [
+                f"{name}={compact(flat[name])}"
+                for name, value in usual.items()
+                if name in flat and compact(flat[name]) != value
+            ]
             rows.append(
                 [
                     line["settings"]["file"].removesuffix(".toml"),
@@ -104,5 +109,16 @@ def trial_sections(lines: list[Line]) -> list[str]:
                 ]
             )
         header = ["trial", "system", "seed", "F@20", "recall@20", "NDCG@20", "instances", "seconds", "what"]
-        parts += [f"### Trials on {data}", table(header, rows)]
+        settings = ", ".join(f"{name}={value}" for name, value in usual.items())
+        parts += [f"### Trials on {data}", f"Usual settings, of those that vary: {settings}.", table(header, rows)]
     return parts
+
+
+def _usual_settings(lines: list[Line]) -> dict[str, str]:
+    """Of the settings that are not the same in all lines the value that most have, as text."""
+    flat = [settings_of(line) for line in lines]
+    values = {
+        name: Counter(compact(settings[name]) for settings in flat if name in settings)
+        for name in varying_settings(lines)
+    }
+    return {name: counts.most_common(1)[0][0] for name, counts in values.items()}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beamtree.diagnostics.sampling import top_down_log_q
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import ReferenceScorer
 from beamtree.training.instances import Batch
@@ -42,9 +43,10 @@ def test_path_probabilities_multiply_and_each_level_sums_to_one() -> None:
     tree = random_tree(8, branching=2, seed=0)
     local = {1: [0.3, 0.7], 2: [0.6, 0.4, 0.5, 0.5], 3: [0.2, 0.8, 0.9, 0.1, 0.3, 0.7, 0.5, 0.5]}
     scores = [np.zeros(1)] + [np.log(local[level]) for level in (1, 2, 3)]
-    q = path_probabilities(tree, scores, first=0)
-    assert [q[1][0], q[2][0], q[3][1]] == pytest.approx([0.3, 0.18, 0.144])
-    assert [q[level].sum() for level in (1, 2, 3)] == pytest.approx([1.0, 1.0, 1.0])
+    of_diagnostics = [np.ones(1), *(np.exp(log_q) for log_q in top_down_log_q(scores[1:], tree=tree, start=1))]
+    for q in (path_probabilities(tree, scores, first=0), of_diagnostics):
+        assert [q[1][0], q[2][0], q[3][1]] == pytest.approx([0.3, 0.18, 0.144])
+        assert [q[level].sum() for level in (1, 2, 3)] == pytest.approx([1.0, 1.0, 1.0])
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,4 +1,4 @@
-"""A real process that fits a small model, to be killed: python -m tests.training.fit_in_child WORK OUT STEPS
+"""A real process that fits a small model, to be killed: python -m tests.training.fit_in_child METHOD WORK OUT STEPS
 
 Goes on from a checkpoint in WORK if there is one, saves the model to OUT, and waits for ever after STEPS steps of its
 own (0: never), so that whoever means to kill it is never too late.
@@ -18,20 +18,29 @@ from beamtree.training.events import Event, StepDone
 from tests.small import small_config, two_group_log
 
 
-def fit(work: Path, out: Path, *, steps: int) -> None:
+def fit(method: str, work: Path, out: Path, *, steps: int) -> None:
     config = small_config(
         model={"dropout": 0.2},
         tree={"order": "random"},
-        training={"batch_size": 32, "checkpoint_minutes": 0, "validations": 2, "patience": 10, "rounds": 2},
+        training={
+            "method": method,
+            "batch_size": 32,
+            "checkpoint_minutes": 0,
+            "validations": 2,
+            "patience": 10,
+            "rounds": 2,
+        },
+        estimator={"width": 4, "layers": 1, "heads": 1, "epochs": 1},
     )
     dataset = prepare_dataset(two_group_log(), min_interactions=2)
     taken = 0
 
     def listen(event: Event) -> None:
         nonlocal taken
-        taken += isinstance(event, StepDone)
-        if taken == steps:
-            sys.stdin.read()
+        if isinstance(event, StepDone):
+            taken += 1
+            if taken == steps:
+                sys.stdin.read()
 
     artefact = fit_model(
         dataset,
@@ -46,4 +55,4 @@ def fit(work: Path, out: Path, *, steps: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    fit(Path(sys.argv[1]), Path(sys.argv[2]), steps=int(sys.argv[3]))
+    fit(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), steps=int(sys.argv[4]))

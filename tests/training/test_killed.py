@@ -22,8 +22,8 @@ from tests.training.fit_in_child import fit
 ROOT = Path(__file__).parents[2]
 
 
-def start(work: Path, out: Path, *, steps: int = 0) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "tests.training.fit_in_child", str(work), str(out), str(steps)]
+def start(method: str, work: Path, out: Path, *, steps: int = 0) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.training.fit_in_child", method, str(work), str(out), str(steps)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "BEAMTREE_THREADS": "1"}
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE)
 
@@ -39,10 +39,10 @@ def steps_on_disk(work: Path) -> int:
     return total
 
 
-def kill_after(steps: int, *, work: Path, out: Path) -> int:
+def kill_after(steps: int, *, method: str, work: Path, out: Path) -> int:
     """Let a process take so many more steps than the checkpoint has and kill it; the steps then on disk."""
     before = steps_on_disk(work)
-    child = start(work, out, steps=steps + 5)
+    child = start(method, work, out, steps=steps + 5)
     try:
         while steps_on_disk(work) < before + steps:
             assert child.poll() is None, "the child ended by itself"
@@ -67,16 +67,17 @@ def timeless(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_killed_three_times_and_resumed_the_model_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["dtr-u", "dtr-t-rl"])
+def test_killed_three_times_and_resumed_the_model_is_the_same(method: str, tmp_path: Path) -> None:
     """Two rounds of 20 steps with a checkpoint after each: the first two kills fall into the first, the last beyond."""
     work, out = tmp_path / "work", tmp_path / "found"
-    reached = [kill_after(steps, work=work, out=out) for steps in (1, 7, 20)]
+    reached = [kill_after(steps, method=method, work=work, out=out) for steps in (1, 7, 20)]
     assert 1 <= reached[0] < reached[1] < 20 < reached[2] < 40, reached
     assert not out.exists()
-    last = start(work, out)
+    last = start(method, work, out)
     last.communicate()
     assert last.returncode == 0
-    fit(tmp_path / "whole", tmp_path / "expected", steps=0)
+    fit(method, tmp_path / "whole", tmp_path / "expected", steps=0)
     expected, found = load_artefact(tmp_path / "expected"), load_artefact(out)
     assert_same_bytes({**found.weights}, {**expected.weights})
     np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)

@@ -4,7 +4,7 @@ Rectified labels ask an estimator which item below a node is the likeliest. It l
 preference model, before it.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,19 @@ class Estimator(Protocol):
 
     def scores(self, histories: Int32Array) -> Float32Array:
         """(histories, items) for histories (histories, positions) of dense items, oldest first, -1 in front."""
+        ...
+
+
+@runtime_checkable
+class InnerProductEstimator(Estimator, Protocol):
+    """An estimator whose score of an item is the inner product of the item's vector with what it makes of a history."""
+
+    def expectations(self, histories: Int32Array) -> Float32Array:
+        """(histories, width) for histories as in `scores`."""
+        ...
+
+    def item_vectors(self) -> Float32Array:
+        """(items, width)."""
         ...
 
 
@@ -100,14 +113,29 @@ class SasRec(nn.Module):
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
         """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
+        expected = torch.from_numpy(self.expectations(histories)).to(self.items.device)
+        scores = torch.empty(len(expected), len(self.items))
+        for part, into in zip(expected.split(HISTORIES_AT_A_TIME), scores.split(HISTORIES_AT_A_TIME), strict=True):
+            into.copy_(part @ self.items.T)
+        result: Float32Array = scores.numpy()
+        return result
+
+    @torch.no_grad()
+    def expectations(self, histories: Int32Array) -> Float32Array:
+        """What comes after each history (histories, width), padded as for `scores`."""
         latest = torch.from_numpy(histories[:, -self.history_length :]).long().to(self.items.device)
         was_training = self.training
         self.eval()
-        scores = torch.empty(len(latest), len(self.items))
-        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), scores.split(HISTORIES_AT_A_TIME), strict=True):
-            into.copy_(self.encode(part)[:, -1] @ self.items.T)
+        expected = torch.empty(len(latest), self.items.shape[1])
+        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), expected.split(HISTORIES_AT_A_TIME), strict=True):
+            into.copy_(self.encode(part)[:, -1])
         self.train(was_training)
-        result: Float32Array = scores.numpy()
+        result: Float32Array = expected.numpy()
+        return result
+
+    def item_vectors(self) -> Float32Array:
+        """The items' own embeddings (items, width)."""
+        result: Float32Array = self.items.detach().cpu().numpy()
         return result
 
 

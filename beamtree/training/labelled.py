@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from beamtree.model.estimator import Estimator
+from beamtree.model.estimator import Estimator, InnerProductEstimator
+from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.horizon import NO_TARGET
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import LabelCache
@@ -22,6 +24,9 @@ from beamtree.training.rectify import (
     winning_child_levels,
 )
 from beamtree.tree.item_tree import ItemTree
+
+LabelsOf = Callable[[npt.NDArray[np.int64]], Labels]
+"""From target leaves (instances,) to their labels."""
 
 _LABELS: dict[Rectification, Callable[..., Labels]] = {
     "subtree": first_winning_level,
@@ -39,14 +44,14 @@ class RectifiedInstances:
     def __init__(
         self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, rectification: Rectification
     ) -> None:
-        labels_of = _LABELS[rectification]
+        labels_of_histories = _labeller(estimator, tree, rectification=rectification)
 
         def labels(batch: Batch) -> tuple[Labels]:
-            leaf_scores = scores_by_leaf(estimator.scores(batch.histories), tree)
+            labels_of = labels_of_histories(batch.histories)
             leaves = tree.leaf_of_item[batch.targets].astype(np.int64)
             if batch.targets.ndim == 1:
-                return (labels_of(leaf_scores, leaves, tree=tree),)
-            return (np.stack([labels_of(leaf_scores, column, tree=tree) for column in leaves.T], axis=1),)
+                return (labels_of(leaves),)
+            return (np.stack([labels_of(column) for column in leaves.T], axis=1),)
 
         self._instances = instances
         self._rectification = rectification
@@ -91,3 +96,14 @@ class RectifiedInstances:
 
     def _weights(self, labels: Labels) -> npt.NDArray[np.float32]:
         return level_weights(labels, rectification=self._rectification, height=self._height)
+
+
+def _labeller(
+    estimator: Estimator, tree: ItemTree, *, rectification: Rectification
+) -> Callable[[npt.NDArray[np.int32]], LabelsOf]:
+    """From histories to the function that gives the labels of one target for each of them."""
+    if rectification == "subtree" and isinstance(estimator, InnerProductEstimator):
+        leaf_vectors = vectors_by_leaf(estimator.item_vectors(), tree)
+        return lambda histories: partial(climb, estimator.expectations(histories), leaf_vectors, tree=tree)
+    labels_of = _LABELS[rectification]
+    return lambda histories: partial(labels_of, scores_by_leaf(estimator.scores(histories), tree), tree=tree)

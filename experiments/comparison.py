@@ -25,8 +25,15 @@ METRICS = {
     "ndcg@20": "NDCG@20",
     "f@40": "F@40",
 }
-PUBLISHED = Config.preset("paper").model_dump(mode="json")
-HOUSEKEEPING = ("seed", "epochs", "patience", "validations", "validation_users", "checkpoint_minutes")
+PUBLISHED = settings_of({"settings": {"config": Config.preset("paper").model_dump(mode="json")}})
+HOUSEKEEPING = {
+    "training.epochs",
+    "training.patience",
+    "training.validations",
+    "training.validation_users",
+    "training.checkpoint_minutes",
+    "estimator.seed",
+}
 ROLES = {
     "faithful": "method and protocol of the paper; one small network and one number of instances for all methods",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
@@ -41,7 +48,7 @@ def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str,
     if varying:
         parts.append(f"Settings that differ between the DTR rows: {', '.join(f'`{name}`' for name in varying)}.")
     if role == "faithful" and trees:
-        parts.append(_departures(trees[0]))
+        parts.append(_departures(trees[-1]))
     claims = _claims(lines, data=data)
     if claims:
         parts.append(claims)
@@ -82,17 +89,16 @@ def _main_table(lines: list[Line]) -> str:
 
 
 def _departures(line: Line) -> str:
-    """Where the settings of a tree are not those of the paper."""
-    published, here = settings_of({"settings": {"config": PUBLISHED}}), settings_of(line)
+    """Where the settings of a tree are not those of the paper; of the last method, so that its estimator's count."""
+    here = settings_of(line)
     found = [
         f"`{name}` {compact(here[name])} ({compact(value)})"
-        for name, value in published.items()
+        for name, value in PUBLISHED.items()
         if name.startswith(("tree.", "model.", "training.", "estimator."))
-        and name.split(".")[1] not in HOUSEKEEPING
-        and name in here
-        and here[name] != value
+        and name not in HOUSEKEEPING
+        and here.get(name, value) != value
     ]
-    return f"Settings that are not the paper's, which stand in brackets: {', '.join(found)}."
+    return f"Settings of {SYSTEM_NAMES[line['system']]} that are not the paper's, in brackets: {', '.join(found)}."
 
 
 def _part(seconds: float, *, of: float) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 from experiments.comparison import ROLES, role_section
 from experiments.equal_time import STUDY as TIME
 from experiments.equal_time import equal_time_section
-from experiments.evidence import theory_section
 from experiments.paper import STANDS_FOR
 from experiments.results import read_lines
 from experiments.studies import normalisation_section, study_sections, trial_sections
 from experiments.summary import Runs, grouped
+from experiments.theory_tables import theory_section
 
 ROOT = Path(__file__).resolve().parents[1]
 INTRODUCTION = """\

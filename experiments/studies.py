@@ -14,7 +14,7 @@ def study_sections(lines: list[Line], *, figures: Path) -> list[str]:
     """A figure and a table for each study and data set."""
     if not lines:
         return []
-    parts = ["## Sensitivity", "Trials of reduced size on the validation users; the faithful sizes are above."]
+    parts = ["## Sensitivity", "Trials on the validation users, most of them shorter than the faithful runs above."]
     for (study, data), own in sorted(grouped(lines, lambda line: (line["study"]["study"], line["data"])).items()):
         title, finding = STUDIES.get(study, (study, ""))
         name = f"study-{study}-{data}.svg"
@@ -109,8 +109,11 @@ def trial_sections(lines: list[Line]) -> list[str]:
                 ]
             )
         header = ["trial", "system", "seed", "F@20", "recall@20", "NDCG@20", "instances", "seconds", "what"]
-        settings = ", ".join(f"{name}={value}" for name, value in usual.items())
-        parts += [f"### Trials on {data}", f"Usual settings, of those that vary: {settings}.", table(header, rows)]
+        parts.append(f"### Trials on {data}")
+        if usual:
+            settings = ", ".join(f"{name}={value}" for name, value in usual.items())
+            parts.append(f"Usual settings, of those that vary: {settings}.")
+        parts.append(table(header, rows))
     return parts
 
 

@@ -46,4 +46,5 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
     assert tree.level_sizes[-2] > config.training.negatives + 1, "draws go down the tree"
     assert sorted(tree.item_at_leaf.tolist()) == list(range(len(dataset.items)))
     assert all(np.isfinite(array).all() for array in artefact.weights.values())
-    assert [0.0 <= report["validation"]["f@20"] < 1.0 for report in artefact.training["rounds"]] == [True] * rounds
+    assert len(artefact.training["rounds"]) == rounds
+    assert all(0 < event.loss < 20 for event in events if isinstance(event, StepDone))

@@ -39,13 +39,16 @@ class LevelPlan:
     """How the levels of a tree are measured, and how training sampled them.
 
     counts: (height,), negatives of levels 1 to height; taken_whole: (height,), whether training scores all nodes there.
-    start: the first level that is not taken whole, where top-down sampling begins; height + 1 if there is none.
-    exact_depth: the deepest level that is scored whole here. beam_width: that of the model.
+    start: where top-down sampling begins, the first level that is not taken whole or, from_root, the first of all;
+    height + 1 if nothing is sampled. correct_positive: whether draws are corrected by their probability among the
+    negatives. exact_depth: the deepest level that is scored whole here. beam_width: that of the model.
     """
 
     occupied: Occupied
     counts: Int64Array
     beam_width: int
+    from_root: bool = False
+    correct_positive: bool = True
     exact_nodes: int = EXACT_NODES
     draws: int = DRAWS
     taken_whole: npt.NDArray[np.bool_] = field(init=False)
@@ -56,7 +59,7 @@ class LevelPlan:
         tree = self.tree
         sizes = np.array([len(nodes) for nodes in self.occupied.nodes[1:]])
         whole = sizes <= self.counts + 1
-        start = tree.height + 1 if whole.all() else int(np.argmin(whole)) + 1
+        start = tree.height + 1 if whole.all() else 1 if self.from_root else int(np.argmin(whole)) + 1
         small = np.flatnonzero(
             tree.level_sizes[1:] <= max(self.exact_nodes, int(tree.level_sizes[min(start, tree.height)]))
         )
@@ -74,7 +77,13 @@ class LevelPlan:
         """For a tree that was trained with these settings."""
         training = config.training
         counts = negatives_per_level(tree, negatives=training.negatives, depth_slope=training.depth_slope)
-        return cls(Occupied(tree), counts, config.retrieval.beam_width)
+        return cls(
+            Occupied(tree),
+            counts,
+            config.retrieval.beam_width,
+            from_root=training.path_start == "root",
+            correct_positive=training.path_correction == "negatives",
+        )
 
 
 @dataclass(frozen=True)

@@ -182,9 +182,8 @@ def sampling_section(diagnostics: Diagnostics) -> Section:
         ),
         definition="KL(Q||P) in nats, averaged over histories. P: softmax of the model's scores over the level's "
         "nodes. Q: uniform over them, or top-down, the product along a node's path of the softmaxes over siblings. "
-        "Training starts top-down paths from the exact softmax of the first level with more than "
-        f"{subject.negatives + 1} nodes; smaller levels are taken "
-        "whole and cost nothing." + estimated(diagnostics),
+        f"Training starts top-down paths from the exact softmax of level {diagnostics.sampling_start}; levels of at "
+        f"most {subject.negatives + 1} nodes are taken whole and cost nothing." + estimated(diagnostics),
         remedy="Uniform far above top-down: --method dtr-t, or more negatives. Top-down large too, and growing with "
         "depth: parents do not sum up their children yet; train longer or relearn the tree (--rounds 3).",
     )

@@ -57,6 +57,7 @@ def level_losses(
             uniform_log_q(scores) if method == "dtr-u" else from_level[level - 1],
             positive=positive,
             count=int(plan.counts[level - 1]),
+            correct_positive=plan.correct_positive,
             generator=generator,
         )
     if plan.exact_depth < tree.height:

@@ -1,12 +1,14 @@
 """What one history shows on every level: exact, and estimated where levels are large."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from beamtree import native
 from beamtree.artefact import Artefact
 from beamtree.config import Config
-from beamtree.diagnostics.levels import measure_levels
+from beamtree.diagnostics.levels import LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import Occupied, scorer_of
 from beamtree.diagnostics.training_loss import level_losses
 from beamtree.model.scoring import ReferenceScorer
@@ -69,6 +71,23 @@ def test_training_loss_takes_small_levels_whole_and_estimates_large_ones() -> No
     )
     assert uniform[0] == pytest.approx(full[0])
     assert np.abs(uniform - full).max() > 0.05
+
+
+def test_levels_are_measured_as_the_settings_draw() -> None:
+    tree = random_tree(64, branching=2, seed=2)
+
+    def plan_of(**training: Any) -> LevelPlan:
+        return LevelPlan.of(tree, config=Config.preset("small", training={"negatives": 3, **training}))
+
+    assert (plan_of().start, plan_of(path_start="root").start) == (3, 1)
+    assert plan_of(path_start="root", negatives=63).start == tree.height + 1, "nothing is drawn"
+    levels = [np.log(np.arange(1.0, size + 1)) for size in tree.level_sizes[1:]]
+    plain, published = (
+        level_losses(scorer(levels), target=5, plan=plan, method="dtr-t", generator=np.random.default_rng(0))
+        for plan in (plan_of(), plan_of(path_correction="published"))
+    )
+    assert plain[:2] == pytest.approx(published[:2]), "whole levels need no correction"
+    assert (published[2:] > plain[2:]).all(), "without the positive's share negatives count too much"
 
 
 @pytest.fixture(params=["numpy", "native"])

@@ -294,9 +294,9 @@ def test_without_longer_runs_there_is_no_word_of_equal_time(tmp_path: Path) -> N
 
 def looked_into(system: str, nats: float, *, labels: bool = False, **changes: Any) -> list[Line]:
     """A faithful run whose tree of two levels, the second of them sampled, was looked into."""
-    level = {"sampled": False, "kl_uniform": 0.0, "kl_top_down": 0.0, "leaf_violations": 0.25, "path_violations": 0.1}
+    level = {"sampled": False, "kl_uniform": 0.0, "kl_top_down": 0.0, "child_violations": 0.25, "path_violations": 0.1}
     leaves = {"sampled": True, "kl_uniform": 4 * nats, "kl_top_down": nats} | dict.fromkeys(
-        ("leaf_violations", "path_violations")
+        ("child_violations", "path_violations")
     )
     theory = {
         "users": 200,
@@ -320,6 +320,15 @@ def test_trained_trees_are_looked_into_level_by_level(tmp_path: Path) -> None:
     assert rows_of(section, "1") == [["1", "2", "25.0 %", "10.0 %", "25.0 %", "10.0 %"]], "leaves have none below"
     assert "from level 1 to the leaves: 50.0 %, 100.0 %." in section
     assert "off by as much: 0.1 % at 1e-07, 40.0 % at 1e-02." in section
+    assert "(DTR(T) 2, DTR(T-RL) 1)" in section
+
+
+def test_what_a_large_tree_was_not_asked_takes_no_column(tmp_path: Path) -> None:
+    runs = looked_into("dtr-t", 0.1)
+    runs[0]["theory"]["levels"][0]["path_violations"] = None
+    section = page(tmp_path, runs).split("#### What the theory is about, on ml-1m")[1].split("## ")[0]
+    assert rows_of(section, "level")[1] == ["level", "nodes", "DTR(T): all"]
+    assert rows_of(section, "1") == [["1", "2", "25.0 %"]]
 
 
 def test_runs_that_were_not_looked_into_say_nothing_of_the_theory(tmp_path: Path) -> None:
@@ -328,7 +337,8 @@ def test_runs_that_were_not_looked_into_say_nothing_of_the_theory(tmp_path: Path
 
 def test_faithful_rows_say_where_they_are_not_the_papers(tmp_path: Path) -> None:
     text = page(tmp_path, [line("dtr-t", 0.1, negatives=7), line("dtr-t", 0.1, negatives=8, role="best")])
-    [sentence] = [row for row in text.splitlines() if row.startswith("Settings that are not the paper's")]
+    [sentence] = [row for row in text.splitlines() if "that are not the paper's" in row]
+    assert sentence.startswith("Settings of DTR(T) ")
     assert "`training.negatives` 7 (70)" in sentence
     assert "`model.windows` [10,5,2,1,1,1] ([20,20,10,10,2,2,2,1,1,1])" in sentence
     assert "embedding_dim" not in sentence, "24, as in the paper"

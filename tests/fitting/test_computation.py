@@ -8,6 +8,8 @@ from beamtree.config import Config
 from beamtree.fitting.computation import build_learner
 from beamtree.model.preference import build_model
 from beamtree.training.instances import Batch
+from beamtree.training.learner import Learner, TorchLearner
+from beamtree.training.tree_negatives import Start, TreeNegatives
 from tests.small import model_settings, random_histories, random_tree
 
 
@@ -19,21 +21,41 @@ def computation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         pytest.skip("the kernels were not compiled")
 
 
-def first_loss(**training: str) -> float:
-    """The loss of a first batch, before anything is learned; the draws of one seed."""
-    tree = random_tree(60, branching=2, seed=2)
+TREE = random_tree(60, branching=2, seed=2)
+
+
+def config_of(**training: str) -> Config:
     chosen = {"method": "dtr-t", "negatives": 4, "learning_rate": 1e-3, "seed": 5} | training
-    config = Config.preset("small", training=chosen, model=model_settings().model_dump())
+    return Config.preset("small", training=chosen, model=model_settings().model_dump())
+
+
+def loss_of(learner: Learner, config: Config) -> float:
+    """The loss of a first batch, before anything is learned."""
     generator = np.random.default_rng(4)
     histories = random_histories(64, length=config.model.history_length, num_items=60, generator=generator)
     batch = Batch(histories, generator.integers(0, 60, size=64).astype(np.int32))
-    model = build_model(config.model, tree, seed=1)
-    return build_learner(model, tree, config=config).step(batch, step=0, learning_rate=1e-3)
+    return learner.step(batch, step=0, learning_rate=1e-3)
+
+
+def first_loss(**training: str) -> float:
+    config = config_of(**training)
+    return loss_of(build_learner(build_model(config.model, TREE, seed=1), TREE, config=config), config)
 
 
 @pytest.mark.usefixtures("computation")
 def test_draws_begin_where_the_settings_say() -> None:
     assert first_loss(path_start="root") != first_loss(path_start="level") == first_loss()
+
+
+@pytest.mark.parametrize("start", ["level", "root"])
+def test_torch_draws_from_the_start_that_is_set(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    config = config_of(path_start=start)
+    model = build_model(config.model, TREE, seed=1)
+    learner = TorchLearner(
+        model, TREE, negatives=TreeNegatives(model, TREE, count=4, start=start), settings=config.training
+    )
+    assert loss_of(learner, config) == first_loss(path_start=start)
 
 
 @pytest.mark.usefixtures("computation")

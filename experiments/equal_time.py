@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from beamtree.config import Config
 from experiments.comparison import verdict
 from experiments.figures import time_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import CLAIMS
 from experiments.results import Line
-from experiments.summary import SYSTEM_NAMES, Spread, grouped, ratios, settings_of
+from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, ratios
 
 STUDY = "time"
 TOLERANCE = 0.1
@@ -46,9 +47,11 @@ def equal_time_section(faithful: Iterable[Line], longer: list[Line], *, data: st
     """
     if not longer:
         return []
-    known = [line for line in (*faithful, *longer) if line["system"].startswith("dtr")]
-    by_settings = grouped(known, lambda line: (line["system"], line["instances"], _settings_that_count(line)))
-    groups = [Group(key[0], by_settings[key]) for key in sorted(by_settings)]
+    known = sorted(
+        (line for line in (*faithful, *longer) if line["system"].startswith("dtr")),
+        key=lambda line: (ORDER.index(line["system"]), line["instances"]),
+    )
+    groups = [Group(own[0]["system"], own) for own in grouped(known, _what_was_run).values()]
     name = f"time-{data}.svg"
     curves: dict[str, dict[float, Spread]] = {group.system: {} for group in groups}
     for group in groups:
@@ -64,10 +67,13 @@ def equal_time_section(faithful: Iterable[Line], longer: list[Line], *, data: st
     ]
 
 
-def _settings_that_count(line: Line) -> str:
-    """All settings, but for those of an estimator that a method has none of."""
-    rectified = line["system"] == "dtr-t-rl"
-    return str({name: value for name, value in settings_of(line).items() if rectified or "estimator." not in name})
+def _what_was_run(line: Line) -> tuple[str, int, str]:
+    """System, length and settings but for the seed; those of the estimator count where labels are rectified."""
+    config = Config.recorded(line["settings"]["config"]).model_dump()
+    del config["training"]["seed"]
+    if line["system"] != "dtr-t-rl":
+        del config["estimator"]
+    return line["system"], line["instances"], str(config)
 
 
 def _runs_table(groups: list[Group]) -> str:

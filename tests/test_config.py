@@ -138,16 +138,20 @@ def test_all_faults_and_contradictions_come_in_one_message() -> None:
 def test_a_slope_over_the_depth_belongs_to_uniform_negatives() -> None:
     with pytest.raises(SettingsError, match=r"training\.depth_slope .* uniform negatives"):
         Config.load(assignments=["training.method=dtr-t", "training.depth_slope=0.5"])
-    for setting in ("path_start=root", "path_correction=published"):
-        with pytest.raises(SettingsError, match=r"training\.path_.* drawn down the tree"):
-            Config.load(assignments=["training.method=dtr-u", f"training.{setting}"])
-        assert Config.load(assignments=["training.method=dtr-t", f"training.{setting}"])
     assert Config.load(assignments=["training.method=dtr-t"]).training.method == "dtr-t"
+
+
+@pytest.mark.parametrize("setting", ["path_start=root", "path_correction=published"])
+def test_how_paths_are_drawn_belongs_to_draws_down_the_tree(setting: str) -> None:
+    with pytest.raises(SettingsError, match=r"training\.path_.* drawn down the tree"):
+        Config.load(assignments=["training.method=dtr-u", f"training.{setting}"])
+    assert Config.load(assignments=["training.method=dtr-t", f"training.{setting}"])
 
 
 @pytest.mark.parametrize(
     "assignment",
     [
+        "tree.branching=11",
         "training.learning_rate=nan",
         "training.epochs=0",
         "training.clip_norm=nan",

@@ -40,8 +40,13 @@ ROLES = {
 }
 
 
-def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str, figures: Path) -> list[str]:
-    """The table of a role, what it says about the paper's claims, and its rounds."""
+def role_section(
+    lines: list[Line], validation: list[Line], rounds: list[Line], *, data: str, role: str, figures: Path
+) -> list[str]:
+    """The table of a role, what it says about the paper's claims, and its rounds.
+
+    lines: on the test users; validation: the same runs on the validation users.
+    """
     parts = [f"### {data}, {role}", f"{ROLES[role].capitalize()}. {describe_asked(lines)}", _main_table(lines)]
     trees = [line for line in lines if line["system"].startswith("dtr")]
     varying = varying_settings(trees)
@@ -49,7 +54,7 @@ def role_section(lines: list[Line], rounds: list[Line], *, data: str, role: str,
         parts.append(f"Settings that differ between the DTR rows: {', '.join(f'`{name}`' for name in varying)}.")
     if role == "faithful" and trees:
         parts.append(_departures(trees[-1]))
-    claims = _claims(lines, data=data)
+    claims = _claims(lines, validation, data=data)
     if claims:
         parts.append(claims)
     several = [line for line in rounds if line["settings"]["config"]["training"]["rounds"] > 1]
@@ -105,14 +110,15 @@ def _part(seconds: float, *, of: float) -> str:
     return f"{seconds:,.0f} ({100 * seconds / of:.0f} %)"
 
 
-def _claims(lines: list[Line], *, data: str) -> str:
-    by_system = grouped(lines, lambda line: line["system"])
+def _claims(lines: list[Line], validation: list[Line], *, data: str) -> str:
+    by_system, validated = (grouped(own, lambda line: line["system"]) for own in (lines, validation))
     rows = []
     for claim in CLAIMS:
         better, worse = by_system.get(claim.better, []), by_system.get(claim.worse, [])
         found = ratios(better, worse, metric="f@20")
         if found:
             unseen = ratios(better, worse, metric="f@20", part="unseen")
+            others = ratios(validated.get(claim.better, []), validated.get(claim.worse, []), metric="f@20")
             paper = claim.ratio(data)
             rows.append(
                 [
@@ -120,11 +126,13 @@ def _claims(lines: list[Line], *, data: str) -> str:
                     f"{SYSTEM_NAMES[claim.better]} / {SYSTEM_NAMES[claim.worse]}",
                     Spread.of(found).text(3),
                     Spread.of(unseen).text(3) if unseen else "",
+                    Spread.of(others).text(3) if others else "",
                     "" if paper is None else f"{paper:.3f}",
                     f"{verdict(found)}{_inequality(better, worse)}",
                 ]
             )
-    return table(["claim", "F@20 ratio", "here", "of unseen", "paper", "does it hold here?"], rows) if rows else ""
+    header = ["claim", "F@20 ratio", "here", "of unseen", "validation users", "paper", "does it hold here?"]
+    return table(header, rows) if rows else ""
 
 
 def verdict(found: list[float]) -> str:

@@ -102,7 +102,14 @@ def test_ratios_are_taken_seed_by_seed_beside_the_papers(tmp_path: Path) -> None
     lines = [line("dtr-u", 0.10), line("dtr-u", 0.20, seed=1), line("dtr-t", 0.11), line("dtr-t", 0.26, seed=1)]
     [row] = rows_of(page(tmp_path, lines), "negatives drawn down the tree beat uniform ones")
     assert row[1] == "DTR(T) / DTR(U)"
-    assert row[2:] == ["1.200 ± 0.141", "", "1.080", "Yes, with each of 2 seeds."], "(1.1 + 1.3) / 2, .1546 / .1431"
+    assert row[2:] == ["1.200 ± 0.141", "", "", "1.080", "Yes, with each of 2 seeds."], "(1.1 + 1.3) / 2, .1546 / .1431"
+
+
+def test_ratios_on_the_validation_users_stand_beside_those_on_the_test_users(tmp_path: Path) -> None:
+    lines = [line(system, f) for system, f in (("dtr-u", 0.10), ("dtr-t", 0.11))]
+    lines += [line(system, f, split="validation") for system, f in (("dtr-u", 0.20), ("dtr-t", 0.18))]
+    [row] = rows_of(page(tmp_path, lines), "negatives drawn down the tree beat uniform ones")
+    assert row[2:5] == ["1.100", "", "0.900"]
 
 
 def test_ratios_without_seen_items_stand_beside_those_with_them(tmp_path: Path) -> None:

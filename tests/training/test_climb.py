@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamtree.model.estimator import Estimator, InnerProductEstimator, PopularityEstimator
+from beamtree.data.dataset import prepare_dataset
+from beamtree.data.split import split_users
+from beamtree.model.estimator import Estimator, InnerProductEstimator
 from beamtree.training.climb import climb, vectors_by_leaf
-from beamtree.training.instances import Batch
+from beamtree.training.instances import TrainingInstances
 from beamtree.training.labelled import RectifiedInstances
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
-from beamtree.tree.build import plant
-from tests.small import random_tree
+from tests.small import random_tree, two_group_log
 
 
 class Products:
@@ -53,31 +54,28 @@ def test_the_level_is_that_of_all_scores(num_items: int, vacant: int, branching:
     assert found.dtype == np.int8
 
 
-class Numbered:
-    """Instances whose history is their own number and whose target is the item after it."""
+class ScoresAlone:
+    """The same scores from an estimator that has no vectors to show."""
 
-    def __len__(self) -> int:
-        return 40
+    history_length = 1
 
-    def batch(self, instances: np.ndarray, *, epoch: int = 0) -> Batch:
-        del epoch
-        return Batch(instances[:, None].astype(np.int32), ((instances + 1) % 40).astype(np.int32))
+    def __init__(self, products: Products) -> None:
+        self.scores = products.scores
 
 
 @pytest.mark.parametrize("climbs", [True, False])
 def test_labels_are_the_same_whether_or_not_an_estimator_has_vectors(climbs: bool) -> None:
-    products = Products(items=40, seed=3)
-    estimator: Estimator = products
-    if not climbs:
-        estimator = PopularityEstimator(np.arange(40))
-        estimator.scores = products.scores  # type: ignore[method-assign]
+    dataset = prepare_dataset(two_group_log(), min_interactions=2)
+    split, num_items = split_users(dataset.sequences, seed=0), len(dataset.items)
+    instances = TrainingInstances(dataset.sequences, split.train, first_target=1, history_length=1)
+    tree = random_tree(num_items, branching=2, seed=1)
+    products = Products(items=num_items, seed=3)
+    estimator: Estimator = products if climbs else ScoresAlone(products)
     assert isinstance(estimator, InnerProductEstimator) == climbs
-    tree = plant(np.random.default_rng(1).permutation(40).astype(np.int32), branching=2)
-    instances = RectifiedInstances(Numbered(), estimator=estimator, tree=tree, rectification="subtree")  # type: ignore[arg-type]
-    numbers = np.arange(40)
-    weights = instances.batch(numbers).level_weights
-    leaves = tree.leaf_of_item[(numbers + 1) % 40].astype(np.int64)
-    every_score = scores_by_leaf(products.expectations(numbers[:, None]) @ products.item_vectors().T, tree)
-    winning = first_winning_level(every_score, leaves, tree=tree)
-    np.testing.assert_array_equal(weights, np.arange(1, tree.height + 1) >= winning[:, None])
+    labelled = RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
+    batch = labelled.batch(np.arange(100))
     assert (products.scored == 0) == climbs, "who climbs never scores all items"
+    leaf_scores = scores_by_leaf(products.scores(batch.histories), tree)
+    winning = first_winning_level(leaf_scores, tree.leaf_of_item[batch.targets].astype(np.int64), tree=tree)
+    assert len(np.unique(winning)) > 2
+    np.testing.assert_array_equal(batch.level_weights, np.arange(1, tree.height + 1) >= winning[:, None])

@@ -14,6 +14,7 @@ SHARED = {
     "best-amazon-8cat.toml",
     "best-ml-1m.toml",
     "faithful-ml-1m.toml",
+    "small-ml-1m.toml",
     "faithful-amazon-8cat.toml",
     "sensitivity.toml",
 }

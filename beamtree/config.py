@@ -157,6 +157,11 @@ class TrainingSettings(_Section):
         description="what these draws are corrected by: their probability among the negatives, or, as in the published "
         "code, among all nodes",
     )
+    path_mode: Literal["evaluation", "training"] = Field(
+        "evaluation",
+        description="what these draws go by: scores of the model as it is in use, or as it is while training, with "
+        "dropout and batch statistics, as in the published code",
+    )
     batch_size: int = Field(128, ge=1, le=65536, description="instances per step")
     epochs: float = Field(
         3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
@@ -210,7 +215,7 @@ class TrainingSettings(_Section):
         if self.method == "dtr-u":
             found += [
                 f"training.{name} is for negatives drawn down the tree, training.method = 'dtr-u' draws uniformly"
-                for name in ("path_start", "path_correction")
+                for name in ("path_start", "path_correction", "path_mode")
                 if getattr(self, name) != type(self).model_fields[name].default
             ]
         return found

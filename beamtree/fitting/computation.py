@@ -28,6 +28,7 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
             sampler="uniform" if settings.method == "dtr-u" else "top_down",
             start=settings.path_start,
             correct_positive=settings.path_correction == "negatives",
+            with_dropout=settings.path_mode == "training",
         )
         return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
     if not native.is_available():
@@ -38,7 +39,12 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
     sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
     if settings.method != "dtr-u":
         sampler = TreeNegatives(
-            model, tree, count=settings.negatives, start=settings.path_start, correction=settings.path_correction
+            model,
+            tree,
+            count=settings.negatives,
+            start=settings.path_start,
+            correction=settings.path_correction,
+            mode=settings.path_mode,
         )
     return TorchLearner(model, tree, negatives=sampler, settings=settings)
 

@@ -75,6 +75,7 @@ def batch_step(
     negatives: Any,
     from_root: bool,
     correct_positive: bool,
+    with_dropout: bool,
     seed: int,
     dropout: float,
     dropout_seed: int,
@@ -90,7 +91,10 @@ def draw(
     negatives: Any,
     from_root: bool,
     correct_positive: bool,
+    with_dropout: bool,
     seed: int,
+    dropout: float,
+    dropout_seed: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 def allow(tree: Tree, allowed_items: NDArray[np.bool_], /) -> LeafSet: ...
 def search(

@@ -90,16 +90,17 @@ def learn_candidates(
 class Negatives:
     """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
 
-    sampler: "uniform" over the level, or "top_down" with the model itself, without dropout. start: where top-down
-    sampling begins, at the exact softmax of the first level that is not taken whole ("level"), or at the root ("root").
-    correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the
-    negatives.
+    sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at
+    the exact softmax of the first level that is not taken whole ("level"), or at the root ("root"). correct_positive:
+    whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the negatives.
+    with_dropout: whether top-down sampling goes by scores with dropout.
     """
 
     counts: Int64Array
     sampler: Literal["uniform", "top_down"] = "uniform"
     start: Literal["level", "root"] = "level"
     correct_positive: bool = True
+    with_dropout: bool = False
 
 
 def learn_batch(
@@ -132,6 +133,7 @@ def learn_batch(
             negatives.counts,
             negatives.start == "root",
             negatives.correct_positive,
+            negatives.with_dropout,
             seed,
             dropout.rate,
             dropout.seed,
@@ -140,7 +142,13 @@ def learn_batch(
 
 
 def draw_candidates(
-    model: Model, *, histories: Int32Array, targets: Int32Array, negatives: Negatives, seed: int
+    model: Model,
+    *,
+    histories: Int32Array,
+    targets: Int32Array,
+    negatives: Negatives,
+    seed: int,
+    dropout: Dropout = NO_DROPOUT,
 ) -> tuple[Int64Array, NDArray[np.float32]]:
     """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
 
@@ -157,7 +165,10 @@ def draw_candidates(
         negatives.counts,
         negatives.start == "root",
         negatives.correct_positive,
+        negatives.with_dropout,
         seed,
+        dropout.rate,
+        dropout.seed,
     )
 
 

@@ -4,6 +4,8 @@ Each of M paths picks a child by the softmax over its siblings; a node's probabi
 first M nodes come from the exact softmax of the first level that is too large to be taken whole, or from the root on.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import numpy as np
@@ -21,6 +23,7 @@ Int64Array = npt.NDArray[np.int64]
 
 Start = Literal["level", "root"]
 Correction = Literal["negatives", "published"]
+Mode = Literal["evaluation", "training"]
 
 
 class TreeNegatives:
@@ -34,17 +37,20 @@ class TreeNegatives:
         count: int,
         start: Start = "level",
         correction: Correction = "negatives",
+        mode: Mode = "evaluation",
     ) -> None:
         """count: draws per level.
 
         correction: "negatives" divides q by 1 - q of the positive, because the loss wants the distribution over the
-        negatives alone; "published" leaves that out.
+        negatives alone; "published" leaves that out. mode: whether draws go by the model as it is in use, or with the
+        dropout and the batch statistics of training.
         """
         self._model = model
         self._tree = tree
         self._count = count
         self._start = start
         self._correction = correction
+        self._dropout_generator = torch.Generator(model.node_table.device) if mode == "training" else None
         self._occupied = [np.flatnonzero(tree.occupied(level)) for level in range(tree.height + 1)]
 
     @torch.no_grad()
@@ -57,6 +63,8 @@ class TreeNegatives:
         path_log_q = np.zeros(paths.shape, dtype=np.float32)
         positive_log_q = np.zeros(instances, dtype=np.float32)
         is_sampling = self._start == "root"
+        if self._dropout_generator is not None:
+            self._dropout_generator.manual_seed(int(generator.integers(2**63)))
         for level in range(1, tree.height + 1):
             positives = tree.item_ancestors(batch.targets, level)
             whole = len(self._occupied[level]) <= count + 1
@@ -132,13 +140,12 @@ class TreeNegatives:
         return children, log_share
 
     def _scores(self, batch: Batch, nodes: Int64Array, *, level: int) -> Tensor:
-        """Scores (instances, columns) of the nodes (instances, columns) of a level, by the model as it is in use."""
-        model, device = self._model, self._model.node_table.device
-        rows = torch.from_numpy(nodes + self._tree.level_offsets[level]).to(device)
-        was_training = model.training
-        model.eval()
-        scores = score_nodes(model, self._prepare(batch, level=level), model.node_table[rows])
-        model.train(was_training)
+        """Scores (instances, columns) of the nodes (instances, columns) of a level, in the mode for draws."""
+        model, dropout = self._model, self._dropout_generator
+        rows = torch.from_numpy(nodes + self._tree.level_offsets[level]).to(model.node_table.device)
+        with _mode_of(model, is_training=dropout is not None):
+            prepared = self._prepare(batch, level=level)
+            scores = score_nodes(model, prepared, model.node_table[rows], dropout_generator=dropout)
         return scores.float().cpu()
 
     def _prepare(self, batch: Batch, *, level: int) -> PreparedHistory:
@@ -147,6 +154,22 @@ class TreeNegatives:
         present = torch.from_numpy(rows >= 0).to(device)
         vectors = self._model.history_table[torch.from_numpy(np.maximum(rows, 0)).to(device)]
         return prepare_history(self._model, vectors, present=present)
+
+
+@contextmanager
+def _mode_of(model: PreferenceModel, *, is_training: bool) -> Iterator[None]:
+    """The model as it is in use, or as in training but for its running statistics, which stay."""
+    was_training = model.training
+    norms = [norm for norm in model.norm if isinstance(norm, torch.nn.BatchNorm1d)]
+    model.train(is_training)
+    for norm in norms:
+        norm.track_running_stats = not is_training
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        for norm in norms:
+            norm.track_running_stats = True
 
 
 def _choose(log_probabilities: npt.NDArray[np.float32], *, uniform: npt.NDArray[np.float64]) -> Int64Array:

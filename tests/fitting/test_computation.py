@@ -24,9 +24,9 @@ def computation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 TREE = random_tree(60, branching=2, seed=2)
 
 
-def config_of(**training: str) -> Config:
+def config_of(*, dropout: float = 0.0, **training: str) -> Config:
     chosen = {"method": "dtr-t", "negatives": 4, "learning_rate": 1e-3, "seed": 5} | training
-    return Config.preset("small", training=chosen, model=model_settings().model_dump())
+    return Config.preset("small", training=chosen, model=model_settings(dropout=dropout).model_dump())
 
 
 def loss_of(learner: Learner, config: Config) -> float:
@@ -37,8 +37,8 @@ def loss_of(learner: Learner, config: Config) -> float:
     return learner.step(batch, step=0, learning_rate=1e-3)
 
 
-def first_loss(**training: str) -> float:
-    config = config_of(**training)
+def first_loss(*, dropout: float = 0.0, **training: str) -> float:
+    config = config_of(dropout=dropout, **training)
     return loss_of(build_learner(build_model(config.model, TREE, seed=1), TREE, config=config), config)
 
 
@@ -62,3 +62,9 @@ def test_torch_draws_from_the_start_that_is_set(start: Start, monkeypatch: pytes
 def test_the_published_correction_counts_negatives_more() -> None:
     """It leaves out 1 - q of the positive, which divides q of every negative."""
     assert first_loss(path_correction="published") > first_loss(path_correction="negatives") == first_loss()
+
+
+@pytest.mark.usefixtures("computation")
+def test_draws_are_made_with_dropout_where_the_settings_say() -> None:
+    usual = first_loss(dropout=0.5)
+    assert first_loss(dropout=0.5, path_mode="training") != usual == first_loss(dropout=0.5, path_mode="evaluation")

@@ -127,6 +127,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 Sampling sampling;
                 sampling.sampler = sampler;
                 sampling.from_root = from_root;
+                sampling.with_dropout = from_root;
                 sampling.seed = static_cast<std::uint64_t>(repeat);
                 sampling.negatives.assign(static_cast<std::size_t>(tree.height + 1), c.negatives);
                 const Dropout dropout{c.dropout, 3};
@@ -137,7 +138,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                     require(parallel == checksum(step_on_batch(*net, tables, tree, batch, sampling, dropout)),
                             "a step gives the same sums for any number of threads");
                     ThreadPool::shared().resize(3);
-                    draw_batch(*net, tables, tree, batch, sampling);
+                    draw_batch(*net, tables, tree, batch, sampling, dropout);
                     total += step_on_batch(*net, tables, tree, shared, sampling, dropout).loss;
                 }
                 std::vector<float> first(forest.nodes.size()), second(forest.nodes.size());

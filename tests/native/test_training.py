@@ -23,7 +23,7 @@ from beamtree.native.training import (
 )
 from beamtree.training.rows import RowAdam
 from beamtree.tree.item_tree import ItemTree
-from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights
+from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights, scores
 from tests.native.small_models import random_histories, random_model, random_tree
 from tests.native.test_network import pack
 
@@ -276,6 +276,40 @@ def test_draws_follow_their_probabilities(start: str) -> None:
     expected = q / (1 - q[3])
     expected[3] = 0.0
     np.testing.assert_allclose(shares / shares.sum(), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("with_dropout", [False, True])
+def test_draws_go_by_scores_with_dropout_where_asked_to(with_dropout: bool) -> None:
+    """On the first sampled level, whose draws come from its softmax."""
+    shape, dropout = Shape(), Dropout(0.4, seed=8)
+    generator = np.random.default_rng(9)
+    tree = ItemTree(2, np.arange(8, dtype=np.int32))
+    weights = random_weights(shape, seed=2, dtype=torch.float32)
+    items = generator.normal(size=(8, shape.width)).astype(np.float32)
+    nodes = generator.normal(size=(15, shape.width)).astype(np.float32)
+    model = Model(pack(weights, shape), tree, nodes, items)
+    histories = random_histories(generator, tree, shape, count=20)
+    targets = generator.integers(0, 8, 20).astype(np.int32)
+    node_rows, correction = draw_candidates(
+        model,
+        histories=histories,
+        targets=targets,
+        negatives=Negatives(np.full(3, 5), "top_down", with_dropout=with_dropout),
+        seed=1,
+        dropout=dropout,
+    )
+    present = torch.from_numpy(histories >= 0)
+    vectors = torch.from_numpy(items[np.maximum(histories, 0)])
+    leaves = torch.from_numpy(nodes[7:]).expand(20, 8, -1)
+    masks = [dropout_factors(dropout, row=3 * i + 2, columns=8, units=shape.mlp[0]) for i in range(20)]
+    factors = torch.from_numpy(np.stack(masks)) if with_dropout else None
+    q = scores(weights, shape, vectors, present, leaves, dropout_factors=factors).softmax(dim=1).detach().numpy()
+    for i, target in enumerate(targets):
+        row = 3 * i + 2
+        drawn = node_rows[row, 1:][node_rows[row, 1:] >= 0] - 7
+        # The correction is ln(M_eff q / (1 - q_pos)) - ln(times), so this is times / M_eff, which adds up to 1.
+        share = q[i, drawn] / (1 - q[i, target]) / np.exp(correction[row, 1 : 1 + drawn.size])
+        assert share.sum() == pytest.approx(1.0 if drawn.size else 0.0, rel=1e-3)
 
 
 def test_uniform_draws_merge_repeats_and_leave_out_the_positive() -> None:

@@ -1,8 +1,11 @@
 """Sampling down the tree: probabilities are products of local softmaxes, and the correction says so."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +14,7 @@ from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import ReferenceScorer
 from beamtree.training.instances import Batch
 from beamtree.training.negatives import ABSENT
-from beamtree.training.tree_negatives import Correction, Start, TreeNegatives
+from beamtree.training.tree_negatives import Correction, Mode, Start, TreeNegatives
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_histories, random_tree, stirred_model
 
@@ -108,3 +111,24 @@ def test_draws_follow_the_product_rule() -> None:
     q[tree.leaf_of_item[5]] = 0.0
     np.testing.assert_allclose(drawn, q, atol=0.05)
     assert np.abs(drawn - 1 / 12).max() > 0.05
+
+
+@pytest.mark.parametrize("part", [{"dropout": 0.5}, {"normalisation": "batch"}], ids=["dropout", "batch statistics"])
+def test_draws_go_by_the_model_in_training_where_asked_to(part: dict[str, Any]) -> None:
+    tree = random_tree(12, branching=2, seed=6)
+    model = stirred_model(model_settings(**part), tree, seed=4)
+    generator = np.random.default_rng(5)
+    histories = random_histories(30, length=5, num_items=12, generator=generator)
+    batch = Batch(histories, generator.integers(0, 12, size=30).astype(np.int32))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def corrections(mode: Mode) -> npt.NDArray[np.float32]:
+        sampler = TreeNegatives(model, tree, count=3, correction="published", mode=mode)
+        return sampler.draw(batch, generator=np.random.default_rng(7)).log_correction
+
+    in_use, in_training = corrections("evaluation"), corrections("training")
+    np.testing.assert_array_equal(in_training, corrections("training"), err_msg="a function of the generator")
+    assert not np.isin(in_training[in_training != 0], in_use[in_use != 0]).any()
+    assert not model.training
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name

@@ -16,6 +16,7 @@ struct Sampling {
     Sampler sampler = Sampler::uniform;
     bool from_root = false;          // top-down: local softmax from the root on, not from the first sampled level
     bool correct_positive = true;    // divide q by 1 - q_pos, as q is meant over the negatives
+    bool with_dropout = false;       // top-down: draws go by scores with dropout, as in training
     std::vector<index_t> negatives;  // (H + 1,) draws per level; entry 0 is not used
     std::uint64_t seed = 0;
 };
@@ -223,7 +224,7 @@ class InstanceLearner {
             list_level(level);
             attend_to_nodes(level);
             if (sampling_.from_root) {
-                score<true>(net_, scratch_.history, scratch_.block);
+                score_for_draws(level);
                 spread_over_level(level);
             }
             if (learned) learn_whole(level);
@@ -248,7 +249,11 @@ class InstanceLearner {
 
     void score_nodes_of(index_t level) {
         attend_to_nodes(level);
-        score<true>(net_, scratch_.history, scratch_.block);
+        score_for_draws(level);
+    }
+
+    void score_for_draws(index_t level) {
+        score<true>(net_, scratch_.history, scratch_.block, sampling_.with_dropout ? dropout_ : Dropout{}, row(level));
     }
 
     double exponent(index_t column, double highest) const {
@@ -424,7 +429,7 @@ inline StepResult<float> step_on_batch(const Network<float>& net, const Tables& 
 
 // What that step would draw, in order of rows.
 inline std::vector<DrawnRow> draw_batch(const Network<float>& net, const Tables& tables, const Tree& tree,
-                                        const Batch& batch, const Sampling& sampling) {
+                                        const Batch& batch, const Sampling& sampling, const Dropout& dropout) {
     Gradients<float> sums(net);
     RowList<float> nodes, items;
     double loss = 0;
@@ -432,7 +437,7 @@ inline std::vector<DrawnRow> draw_batch(const Network<float>& net, const Tables&
     typename Chunks<float>::Chunk chunk{sums, nodes, items, loss, work};
     std::vector<DrawnRow> seen;
     for (index_t instance = 0; instance < batch.instances; ++instance)
-        InstanceLearner(net, tables, tree, batch, sampling, Dropout{}, instance, chunk, &seen).run();
+        InstanceLearner(net, tables, tree, batch, sampling, dropout, instance, chunk, &seen).run();
     return seen;
 }
 

@@ -64,7 +64,7 @@ nb::tuple candidates_step(const Network<T>& net, const AnyTable& node_table, con
 }
 
 Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<std::int64_t>& negatives, bool from_root,
-                     bool correct_positive, std::uint64_t seed) {
+                     bool correct_positive, bool with_dropout, std::uint64_t seed) {
     require(sampler == "uniform" || sampler == "top_down", "sampler: expected uniform or top_down, got " + sampler);
     require(has_shape(negatives, {tree.height}), "negatives: expected one count for each level below the root");
     require_range(negatives, 1, std::numeric_limits<std::int32_t>::max(), "negatives");
@@ -72,6 +72,7 @@ Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<
     sampling.sampler = sampler == "uniform" ? Sampler::uniform : Sampler::top_down;
     sampling.from_root = from_root;
     sampling.correct_positive = correct_positive;
+    sampling.with_dropout = with_dropout;
     sampling.seed = seed;
     sampling.negatives.push_back(0);
     sampling.negatives.insert(sampling.negatives.end(), negatives.data(), negatives.data() + tree.height);
@@ -94,10 +95,11 @@ nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTab
                      const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
                      const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights,
                      const std::string& sampler, const Array1<std::int64_t>& negatives, bool from_root,
-                     bool correct_positive, std::uint64_t seed, float dropout, std::uint64_t dropout_seed) {
+                     bool correct_positive, bool with_dropout, std::uint64_t seed, float dropout,
+                     std::uint64_t dropout_seed) {
     const Tables tables = tables_of(node_table, item_table, net.d, tree.tree);
     const Batch batch = batch_of(net, tree, histories, targets, weights);
-    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, seed);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, with_dropout, seed);
     const Dropout drop = dropout_of(dropout, dropout_seed);
     StepResult<float> result;
     {
@@ -111,14 +113,16 @@ nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTab
 nb::tuple draw(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
                const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
                const Array2<std::int32_t>& targets, const std::string& sampler, const Array1<std::int64_t>& negatives,
-               bool from_root, bool correct_positive, std::uint64_t seed) {
+               bool from_root, bool correct_positive, bool with_dropout, std::uint64_t seed, float dropout,
+               std::uint64_t dropout_seed) {
     const Tables tables = tables_of(node_table, item_table, net.d, tree.tree);
     const Batch batch = batch_of(net, tree, histories, targets, std::nullopt);
-    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, seed);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, with_dropout, seed);
+    const Dropout drop = dropout_of(dropout, dropout_seed);
     std::vector<DrawnRow> drawn;
     {
         nb::gil_scoped_release release;
-        drawn = draw_batch(net, tables, tree.tree, batch, sampling);
+        drawn = draw_batch(net, tables, tree.tree, batch, sampling, drop);
     }
     index_t columns = 1;
     for (const DrawnRow& row : drawn) columns = std::max(columns, static_cast<index_t>(row.node_rows.size()));
@@ -145,10 +149,11 @@ void bind_training(nb::module_& m) {
     bind_candidates_step<float>(m);
     bind_candidates_step<double>(m);
     m.def("batch_step", &batch_step, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
-          "targets"_a, "weights"_a.none(), "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "seed"_a,
-          "dropout"_a, "dropout_seed"_a);
+          "targets"_a, "weights"_a.none(), "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a,
+          "with_dropout"_a, "seed"_a, "dropout"_a, "dropout_seed"_a);
     m.def("draw", &draw, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a, "targets"_a,
-          "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "seed"_a);
+          "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "with_dropout"_a, "seed"_a, "dropout"_a,
+          "dropout_seed"_a);
 }
 
 }  // namespace beamtree

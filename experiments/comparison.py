@@ -35,7 +35,8 @@ HOUSEKEEPING = {
     "estimator.seed",
 }
 ROLES = {
-    "faithful": "method and protocol of the paper; one small network and one number of instances for all methods",
+    "faithful": "method and protocol of the paper; one network and one number of instances for all methods, fewer than "
+    "published",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
 }
 

@@ -1,7 +1,8 @@
-"""The faithful methods again, with equal time instead of equal instances.
+"""The methods again, with equal time instead of equal instances.
 
 A method that costs more per instance, or an estimator first, is compared with the others when these may spend the same
-processor seconds on instances: trials of the study `time`, which differ from the faithful runs by their number alone.
+processor seconds on instances: trials of the study `time`, which differ from each other by their number alone, and the
+faithful runs. Those of a small network and those of the published one are compared among themselves.
 """
 
 from collections.abc import Iterable
@@ -40,8 +41,25 @@ class Group:
         return shorter >= (1 - TOLERANCE) * longer
 
 
-def equal_time_section(faithful: Iterable[Line], longer: list[Line], *, data: str, figures: Path) -> list[str]:
-    """Figure, runs and claims; nothing where no run was given another's time.
+@dataclass(frozen=True, order=True)
+class Sizes:
+    """What a step costs."""
+
+    history: int
+    negatives: int
+
+    @classmethod
+    def of(cls, line: Line) -> "Sizes":
+        """Those of a run."""
+        config = line["settings"]["config"]
+        return cls(sum(config["model"]["windows"]), config["training"]["negatives"])
+
+    def __str__(self) -> str:
+        return f"histories of {self.history} and {self.negatives} negatives"
+
+
+def equal_time_sections(faithful: Iterable[Line], longer: list[Line], *, data: str, figures: Path) -> list[str]:
+    """Figure, runs and claims for each size of network; nothing where no run was given another's time.
 
     faithful: final lines on the validation users; longer: those of the study.
     """
@@ -51,14 +69,22 @@ def equal_time_section(faithful: Iterable[Line], longer: list[Line], *, data: st
         (line for line in (*faithful, *longer) if line["system"].startswith("dtr")),
         key=lambda line: (ORDER.index(line["system"]), line["instances"]),
     )
+    by_size = grouped(known, Sizes.of)
+    parts: list[str] = []
+    for sizes in sorted(by_size, reverse=True):
+        parts += _section(by_size[sizes], sizes, data=data, figures=figures)
+    return parts
+
+
+def _section(known: list[Line], sizes: Sizes, *, data: str, figures: Path) -> list[str]:
     groups = [Group(own[0]["system"], own) for own in grouped(known, _what_was_run).values()]
-    name = f"time-{data}.svg"
+    name = f"time-{data}-{sizes.history}-{sizes.negatives}.svg"
     curves: dict[str, dict[float, Spread]] = {group.system: {} for group in groups}
     for group in groups:
         curves[group.system][group.seconds] = Spread.of([line["metrics"]["f@20"] for line in group.lines])
-    time_figure(figures / name, curves, title=f"Equal time on {data}")
+    time_figure(figures / name, curves, title=f"Equal time on {data}: {sizes}")
     return [
-        f"#### Equal time on {data}",
+        f"#### Equal time on {data}, {sizes}",
         "What each method reaches for the processor seconds it is given, the estimator's among them. "
         f"{describe_asked(known)}",
         f"![Validation F@20 over processor seconds on {data}](figures/{name})",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.comparison import ROLES, role_section
 from experiments.equal_time import STUDY as TIME
-from experiments.equal_time import equal_time_section
+from experiments.equal_time import equal_time_sections
 from experiments.paper import STANDS_FOR
 from experiments.results import read_lines
 from experiments.studies import normalisation_section, study_sections, trial_sections
@@ -96,7 +96,7 @@ def render(sources: Sources, *, figures: Path) -> str:
                 parts += role_section(own, validation, rounds, data=data, role=role, figures=figures)
                 if role == "faithful":
                     longer = [line for line in studies if line["data"] == data and line["study"]["study"] == TIME]
-                    parts += equal_time_section(validation, longer, data=data, figures=figures)
+                    parts += equal_time_sections(validation, longer, data=data, figures=figures)
                     parts += theory_section(validation, data=data)
     parts += study_sections([line for line in studies if line["study"]["study"] != TIME], figures=figures)
     parts += normalisation_section(read_lines(sources.normalisation))

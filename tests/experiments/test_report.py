@@ -259,6 +259,9 @@ def test_every_committed_line_has_all_its_parts() -> None:
                 assert (entry["role"], entry["split"]) == ("trial", "validation")
 
 
+EQUAL_TIME = "#### Equal time on ml-1m, histories of 20 and 30 negatives"
+
+
 def timed(system: str, f: float, seconds: float, **changes: Any) -> list[Line]:
     """A faithful run that took so long: its final lines on the validation and the test users."""
     run = line(system, f, cpu_seconds=seconds, **changes)
@@ -268,7 +271,7 @@ def timed(system: str, f: float, seconds: float, **changes: Any) -> list[Line]:
 def longer(system: str, f: float, seconds: float, **changes: Any) -> Line:
     """A run of the study of time."""
     study = {"study": "time", "value": 900.0}
-    return trial(system, f, cpu_seconds=seconds, study=study, instances=900_000, negatives=31, **changes)
+    return trial(system, f, cpu_seconds=seconds, study=study, instances=900_000, **changes)
 
 
 def test_methods_are_compared_at_equal_time_on_the_validation_users(tmp_path: Path) -> None:
@@ -276,23 +279,33 @@ def test_methods_are_compared_at_equal_time_on_the_validation_users(tmp_path: Pa
     runs += [entry for seed, f in ((0, 0.12), (1, 0.14)) for entry in timed("dtr-t-rl", f, 900.0, seed=seed)]
     trials = [longer("dtr-t", 0.15, 880.0), longer("dtr-t", 0.16, 940.0, seed=1)]
     text = page(tmp_path, runs, trials)
-    section = text.split("#### Equal time on ml-1m")[1].split("## ")[0]
+    section = text.split(EQUAL_TIME)[1].split("## ")[0]
     assert [row[2:5] for row in rows_of(section, "DTR(T)")] == [
         ["240,000", "300", "0.1000 ± 0.0000"],
         ["900,000", "910", "0.1550 ± 0.0071"],
     ]
     [row] = rows_of(section, "rectified labels help")
     assert row[1:] == ["DTR(T-RL) / DTR(T)", "900 and 910", "0.838 ± 0.053", "No, with none of 2 seeds."]
-    assert (tmp_path / "figures" / "time-ml-1m.svg").is_file()
+    assert (tmp_path / "figures" / "time-ml-1m-20-30.svg").is_file()
     assert "## Sensitivity" not in text
 
 
 def test_times_that_differ_are_not_called_equal(tmp_path: Path) -> None:
     runs = [*timed("dtr-t", 0.10, 300.0), *timed("dtr-t-rl", 0.12, 1_000.0)]
     text = page(tmp_path, runs, [longer("dtr-t", 0.15, 880.0)])
-    section = text.split("#### Equal time on ml-1m")[1].split("## ")[0]
+    section = text.split(EQUAL_TIME)[1].split("## ")[0]
     assert len(rows_of(section, "DTR(T)")) == 2
     assert not rows_of(section, "rectified labels help")
+
+
+def test_networks_of_other_sizes_are_compared_among_themselves(tmp_path: Path) -> None:
+    small = [longer(system, f, 900.0, negatives=12) for system, f in (("dtr-u", 0.10), ("dtr-t", 0.11))]
+    text = page(tmp_path, [*timed("dtr-u", 0.12, 900.0), *timed("dtr-t", 0.15, 900.0)], small)
+    of_usual, of_small = text.split(EQUAL_TIME)[1].split("\n## ")[0].split("#### ")
+    assert [
+        rows_of(part, "negatives drawn down the tree beat uniform ones")[0][3] for part in (of_usual, of_small)
+    ] == ["1.250", "1.100"]
+    assert of_small.startswith("Equal time on ml-1m, histories of 20 and 12 negatives")
 
 
 def test_without_longer_runs_there_is_no_word_of_equal_time(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ sanitize:
 	$(CHECK) -fsanitize=thread -o build/kernels-thread && build/kernels-thread
 
 SETTINGS := experiments/settings
-SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml
-# All settings with their seeds: hours. What is finished is skipped, what was stopped goes on. Then the page of results.
+SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/small-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml
+# All settings but the trials', with their seeds: hours. What is finished is skipped, what was stopped goes on. Then the page of results.
 experiments: $(STAMP)
 	$(BIN)/python -m experiments.run $(filter-out $(SHARED), $(wildcard $(SETTINGS)/*-ml-1m.toml)) --seeds 0 1 2
 	$(BIN)/python -m experiments.run $(wildcard $(SETTINGS)/sensitivity-*.toml)

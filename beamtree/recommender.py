@@ -25,6 +25,7 @@ from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
 
 if TYPE_CHECKING:
+    from beamtree.fitting.estimator import MakeEstimator
     from beamtree.training.events import Event, Listener
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class DeepTreeRetriever:
         work_dir: str | Path | None = None,
         resume: bool = False,
         estimator_cache: str | Path | None = None,
+        estimator: "MakeEstimator | None" = None,
         listen: "Listener | None" = None,
     ) -> Self:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
@@ -58,7 +60,8 @@ class DeepTreeRetriever:
         items: a table with item_id and, where known, category and title.
         work_dir: a folder for checkpoints. With it, Ctrl-C stops after the step at hand, and `resume` goes on to the
         very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the same data, split and
-        settings find each other's estimator of rectified labels. listen: called with each event of the training.
+        settings find each other's estimator of rectified labels. estimator: makes another one than SASRec from the data
+        set and its split; a resumed fit has to be given the same. listen: called with each event of the training.
         """
         try:
             from beamtree.fitting.fit import fit_model
@@ -83,6 +86,7 @@ class DeepTreeRetriever:
                 listen=listen or _log_event,
                 should_stop=should_stop,
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
+                estimator=estimator,
             )
         retriever = Retriever(artefact)
         if len(split.test):

@@ -18,6 +18,7 @@ from beamtree.cli.options import (
     RejectsOption,
     SinceOption,
     UntilOption,
+    estimators_beside,
     log_settings,
 )
 from beamtree.config import Config, PresetName
@@ -68,7 +69,10 @@ def fit(
     restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoint of an unfinished fit away.")] = False,
     estimator_cache: Annotated[
         Path | None,
-        typer.Option(help="Folder where runs on the same data, split and settings share the estimator of dtr-t-rl."),
+        typer.Option(
+            help="Folder where runs on the same data, split and settings share the estimator of dtr-t-rl; by default "
+            "OUT.estimator."
+        ),
     ] = None,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
 ) -> None:
@@ -96,7 +100,14 @@ def fit(
     interactions = read_log(log, chosen.log, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
     with fit_progress(log_json) as listen:
-        model.fit(interactions, items, work_dir=work_dir, resume=resume, estimator_cache=estimator_cache, listen=listen)
+        model.fit(
+            interactions,
+            items,
+            work_dir=work_dir,
+            resume=resume,
+            estimator_cache=estimator_cache or estimators_beside(out),
+            listen=listen,
+        )
     model.save(out)
     shutil.rmtree(work_dir, ignore_errors=True)
     report(model)

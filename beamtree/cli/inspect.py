@@ -14,7 +14,7 @@ from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
 from beamtree.cli.console import fit_progress, messages, results
-from beamtree.cli.options import ModelArgument
+from beamtree.cli.options import ModelArgument, estimators_beside
 from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 from beamtree.recommender import DeepTreeRetriever
@@ -43,6 +43,9 @@ def inspect(
         Literal["auto", "popularity", "sasrec"] | None,
         typer.Option(help="Whose probabilities labels rest on; sasrec trains it if needed, auto takes it if kept."),
     ] = None,
+    estimator_cache: Annotated[
+        Path | None, typer.Option(help="Folder where the fit kept its estimator; default MODEL.estimator.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides which users are asked; default 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
 ) -> None:
@@ -59,11 +62,19 @@ def inspect(
             users=users or DEFAULT_USERS,
             held_out=held_out,
             estimator=estimator or "auto",
+            estimators=estimator_cache or estimators_beside(model),
             seed=seed or 0,
             as_json=as_json,
         )
         return
-    options = {"--out": out, "--users": users, "--held-out": held_out, "--estimator": estimator, "--seed": seed}
+    options = {
+        "--out": out,
+        "--users": users,
+        "--held-out": held_out,
+        "--estimator": estimator,
+        "--estimator-cache": estimator_cache,
+        "--seed": seed,
+    }
     given = [name for name, value in options.items() if value is not None]
     if given:
         raise InputError(f"{' and '.join(given)} belong to a report, and that needs the log: add --log LOG.")
@@ -99,6 +110,7 @@ def _diagnose(
     users: int,
     held_out: Literal["validation", "test"] | None,
     estimator: Literal["auto", "popularity", "sasrec"],
+    estimators: Path,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -117,7 +129,7 @@ def _diagnose(
     examined = examine(retriever, interactions, users=users, group=held_out, seed=seed)
     with fit_progress() as listen:
         chosen = choose_estimator(
-            estimator, examined.artefact, examined.dataset, examined.split, model_directory=model, listen=listen
+            estimator, examined.artefact, examined.dataset, examined.split, directory=estimators, listen=listen
         )
     with _measuring() as progress:
         diagnostics = diagnose(examined, chosen, progress=progress)

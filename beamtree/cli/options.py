@@ -65,3 +65,9 @@ def parse_pairs(texts: Sequence[str] | None, *, option: str, form: str) -> dict[
             raise SettingsError(f"{option} takes {form}, got {text!r}.")
         mapping[name] = value
     return mapping
+
+
+def estimators_beside(model: Path) -> Path:
+    """Where the estimators of a model folder are kept unless told otherwise."""
+    folder = model.absolute()
+    return folder.parent / f"{folder.name}.estimator"

@@ -7,16 +7,14 @@ from typing import Literal
 from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.fitting.estimator import train_estimator
+from beamtree.fitting.estimator import estimator_store, train_estimator
 from beamtree.model.estimator import Estimator, PopularityEstimator
-from beamtree.storage import MANIFEST
 from beamtree.training.events import Listener
 
 EstimatorChoice = Literal["auto", "popularity", "sasrec"]
 
 SASREC = "SASRec"
 POPULARITY = "popularity"
-UNFINISHED = ".unfinished"
 
 
 @dataclass(frozen=True)
@@ -33,22 +31,15 @@ def choose_estimator(
     dataset: Dataset,
     split: Split,
     *,
-    model_directory: Path,
+    directory: Path,
     listen: Listener,
 ) -> NamedEstimator:
-    """SASRec with the model's settings, trained when asked for and kept beside the model; "auto" takes it if kept.
+    """SASRec with the model's settings, trained when asked for and kept in `directory`; "auto" takes it if kept.
 
-    A model folder carries no estimator, so popularity stands in where none was trained since.
+    A model folder carries no estimator, so popularity stands in where none was trained yet.
     """
-    kept = estimator_directory(model_directory, artefact)
-    is_kept = any(manifest.parent.suffix != UNFINISHED for manifest in kept.glob(f"*/{MANIFEST}"))
+    is_kept = estimator_store(dataset, split, config=artefact.config, directory=directory).is_finished
     if choice == "popularity" or (choice == "auto" and not is_kept):
         return NamedEstimator(POPULARITY, PopularityEstimator(artefact.popularity))
-    trained = train_estimator(dataset, split, config=artefact.config, directory=kept, listen=listen)
+    trained = train_estimator(dataset, split, config=artefact.config, directory=directory, listen=listen)
     return NamedEstimator(SASREC, trained.estimator)
-
-
-def estimator_directory(model_directory: Path, artefact: Artefact) -> Path:
-    """Where the estimator of exactly this model is kept: beside its folder, under its version."""
-    folder = model_directory.absolute()
-    return folder.parent / f"{folder.name}.estimator" / artefact.version

@@ -45,8 +45,8 @@ def training_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition="As recorded while the model was fitted, on the validation users that each validation asks. Score: "
-        "log-likelihood of the training targets' places, summed over the stages of the assignment; it compares before "
-        "and after within one round.",
+        "log-likelihood of the training targets' places in the first stage of the assignment, where all items choose "
+        "among the same nodes; it compares before and after within one round.",
         remedy="Validation falls while training goes on: fewer epochs, more weight decay. It still rises at the end: "
         "more epochs. Nearly all items move every round: the model has not settled before the tree changes; give each "
         "round more epochs.",

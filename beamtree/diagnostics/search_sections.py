@@ -133,9 +133,9 @@ def heap_section(diagnostics: Diagnostics) -> Section:
         "the way to the top 20: only siblings whose parent is an ancestor of one of the 20 best leaves of an exact "
         "scan. Outside the beam: the share of these leaves whose ancestor is not among the best nodes of its level, "
         "as many as the beam is wide. The leaves have nothing below them." + estimated(diagnostics),
-        remedy="Rectified labels (--method dtr-t-rl) train for this very property. More rounds (--rounds 3) put items "
-        "under the parents that their users prefer. A wider beam forgives contradictions; widen it until "
-        "almost none of the top 20 falls out.",
+        remedy="A wider beam forgives contradictions; widen it until almost none of the top 20 falls out. Rectified "
+        "labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put items under the "
+        "parents that their users prefer: whether that pays, validation has to say.",
     )
 
 

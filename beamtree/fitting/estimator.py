@@ -1,5 +1,6 @@
 """The estimator that rectified labels ask: found by data, split and settings, or trained."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,37 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.fitting.validation import estimator_validation, sample_users
+from beamtree.model.estimator import Estimator
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
+
+MakeEstimator = Callable[[Dataset, Split], Estimator]
+"""Gives what stands in for SASRec; the items that it scores are those of the data set, in its order."""
+
+
+def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory: Path) -> EstimatorStore:
+    """The place in `directory` of the estimator for this data, split and settings."""
+    seed = _seed(config)
+    key = estimator_key(
+        config.estimator,
+        split=split,
+        validation_users=sample_users(split.validation, config=config, seed=seed),
+        data=dataset.fingerprint,
+        history_length=config.model.history_length,
+        horizon=[config.training.target_horizon, config.training.targets_per_history],
+        seed=seed,
+        protocol=describe_protocol(config),
+    )
+    return EstimatorStore.at(directory, key)
+
+
+def make_estimator(make: MakeEstimator, dataset: Dataset, split: Split) -> TrainedEstimator:
+    """One that stands in for SASRec, and how long it took to make."""
+    started = time.monotonic()
+    estimator = make(dataset, split)
+    return TrainedEstimator(estimator, time.monotonic() - started, is_reused=False)
 
 
 def train_estimator(
@@ -27,20 +55,10 @@ def train_estimator(
 
     InterruptedTraining when asked to stop; the next call goes on from there.
     """
-    seed = config.training.seed if config.estimator.seed is None else config.estimator.seed
+    seed = _seed(config)
     users = sample_users(split.validation, config=config, seed=seed)
-    key = estimator_key(
-        config.estimator,
-        split=split,
-        validation_users=users,
-        data=dataset.fingerprint,
-        history_length=config.model.history_length,
-        horizon=[config.training.target_horizon, config.training.targets_per_history],
-        seed=seed,
-        protocol=describe_protocol(config),
-    )
     return load_or_train_estimator(
-        None if directory is None else EstimatorStore.at(directory, key),
+        None if directory is None else estimator_store(dataset, split, config=config, directory=directory),
         dataset.sequences,
         split,
         num_items=len(dataset.items),
@@ -54,3 +72,7 @@ def train_estimator(
             should_stop=should_stop,
         ),
     )
+
+
+def _seed(config: Config) -> int:
+    return config.training.seed if config.estimator.seed is None else config.estimator.seed

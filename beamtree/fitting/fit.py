@@ -8,8 +8,9 @@ from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
+from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
-from beamtree.fitting.estimator import train_estimator
+from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
 from beamtree.fitting.run import FitRun, WorkDirectory
 from beamtree.rivals.popularity import Popularity
@@ -29,11 +30,19 @@ def fit_model(
     listen: Listener,
     should_stop: Callable[[], bool],
     estimator_cache: Path | None = None,
+    estimator: MakeEstimator | None = None,
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
+    estimator: stands in for SASRec where labels are rectified.
     """
+    is_rectified = config.training.method == "dtr-t-rl"
+    if estimator is not None and not is_rectified:
+        raise InputError(
+            f"An estimator rectifies labels, and training.method = {config.training.method!r} has none: set it to "
+            "'dtr-t-rl', or leave the estimator out."
+        )
     first_order(dataset, config=config)  # says what is missing before anything is learned
     instances = TrainingInstances(
         dataset.sequences,
@@ -42,9 +51,11 @@ def fit_model(
         history_length=config.model.history_length,
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
     )
-    estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
     trained = None
-    if config.training.method == "dtr-t-rl":
+    if estimator is not None:
+        trained = make_estimator(estimator, dataset, split)
+    elif is_rectified:
+        estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
         trained = train_estimator(
             dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
         )
@@ -63,20 +74,20 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
-            **_seconds(rounds, trained, is_shared=estimator_cache is not None),
+            **_seconds(rounds, trained, is_resumed=work is not None and work.resume),
         },
     )
 
 
-def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_shared: bool) -> dict[str, Any]:
-    """What each part took, interruptions left out; an estimator from a shared folder was paid for by another run."""
+def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_resumed: bool) -> dict[str, Any]:
+    """What each part took, interruptions left out; an estimator that was there from the beginning cost nothing."""
     stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
     if trained is not None:
         stages["estimator_seconds"] = trained.seconds
         stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
     stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
     stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
-    is_reused = is_shared and trained is not None and trained.is_reused
+    is_reused = trained is not None and trained.is_reused and not is_resumed
     spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
     return {
         **{name: round(seconds, 1) for name, seconds in stages.items()},

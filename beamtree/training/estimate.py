@@ -51,7 +51,7 @@ class EstimatorRun:
 class TrainedEstimator:
     """A trained estimator, the seconds that its training took, and whether it was found instead of trained now."""
 
-    estimator: SasRec
+    estimator: Estimator
     seconds: float
     is_reused: bool
 

@@ -58,6 +58,11 @@ class EstimatorStore:
         """The place of the estimator with this key."""
         return cls(directory / f"sasrec-{key[:16]}", directory / f"sasrec-{key[:16]}.unfinished", key)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is a trained estimator."""
+        return (self.finished / MANIFEST).is_file()
+
     @contextmanager
     def claimed(self, *, on_wait: Callable[[], None], should_stop: Callable[[], bool]) -> Iterator[None]:
         """Inside, no other run trains this estimator; whoever had to wait should look first whether it is finished.
@@ -67,12 +72,12 @@ class EstimatorStore:
         lock = self.finished.with_name(f"{self.finished.name}.lock")
         with exclusive(lock, on_wait=on_wait, should_stop=should_stop):
             yield
-            if (self.finished / MANIFEST).is_file():  # nobody will train it again, so there is nothing left to guard
+            if self.is_finished:  # nobody will train it again, so there is nothing left to guard
                 lock.unlink(missing_ok=True)
 
     def load(self, estimator: SasRec) -> float | None:
         """Fill in the weights of the finished estimator; the seconds that it took to train, None if there is none."""
-        if not (self.finished / MANIFEST).is_file():
+        if not self.is_finished:
             return None
         manifest = read_manifest(self.finished)
         load_arrays(estimator, map_arrays(bundle_file(self.finished, manifest, WEIGHTS)))

@@ -48,6 +48,18 @@ def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> 
 
 
 @pytest.mark.usefixtures("folder")
+def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
+    small = ("--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
+    assert "estimator, epoch 1" in beamtree(*FIT, "--method", "dtr-t-rl", *small).message
+    looked = beamtree(*INSPECT, "--json")
+    assert json.loads(looked.out)["labels"]["estimator"] == "SASRec"
+    assert "estimator, epoch" not in looked.message
+    elsewhere = json.loads(beamtree(*INSPECT, "--estimator-cache", "elsewhere", "--json").out)
+    assert elsewhere["labels"]["estimator"] == "popularity"
+    assert "estimator: reused, " in beamtree(*FIT, "--method", "dtr-t-rl", *small, "--rounds", "2").message
+
+
+@pytest.mark.usefixtures("folder")
 def test_what_is_wrong_is_said(beamtree: Command) -> None:
     beamtree(*FIT)
     assert "add --log" in beamtree("inspect", "model", "--users", "5").message

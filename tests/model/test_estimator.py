@@ -125,6 +125,7 @@ def test_it_starts_from_who_interacted_with_what() -> None:
     settings = EstimatorSettings(width=8, heads=1, layers=1, epochs=1, learning_rate=1e-9)
     run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
     trained = load_or_train_estimator(None, apart, split_none(apart), num_items=6, history_length=4, run=run)
+    assert isinstance(trained.estimator, SasRec)
     alike = torch.corrcoef(trained.estimator.items.detach()) > 0.5
     assert torch.equal(alike, torch.block_diag(torch.ones(3, 3), torch.ones(3, 3)).bool())
 

@@ -12,6 +12,7 @@ import torch
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
+from beamtree.model.estimator import SasRec
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_arrays, estimator_key
 from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Event
@@ -45,6 +46,7 @@ def obtain(directory: Path) -> TrainedEstimator:
 
 
 def digest(trained: TrainedEstimator) -> str:
+    assert isinstance(trained.estimator, SasRec)
     arrays = sorted(estimator_arrays(trained.estimator).items())
     return hashlib.sha256(b"".join(array.tobytes() for _, array in arrays)).hexdigest()
 

@@ -1,6 +1,7 @@
 """Alternating between model and tree: what moves, what is kept, and that a stopped run goes on to the same bytes."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.config import Config
-from beamtree.data.dataset import prepare_dataset
-from beamtree.data.split import split_users
-from beamtree.errors import ArtefactError, InterruptedTraining
+from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.split import Split, split_users
+from beamtree.errors import ArtefactError, InputError, InterruptedTraining
+from beamtree.fitting.estimator import MakeEstimator
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
+from beamtree.model.estimator import PopularityEstimator
+from beamtree.rivals.popularity import Popularity
 from beamtree.storage import bundle_file, map_arrays, read_manifest
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
 from beamtree.training.rounds import moved_leaf_rows
@@ -38,7 +42,11 @@ def config_of(**changes: Any) -> Config:
 
 
 def fit(
-    config: Config, *, work: WorkDirectory | None = None, listen: Callable[[Event], object] | None = None
+    config: Config,
+    *,
+    work: WorkDirectory | None = None,
+    listen: Callable[[Event], object] | None = None,
+    estimator: MakeEstimator | None = None,
 ) -> Artefact:
     dataset = prepare_dataset(two_group_log(), min_interactions=2)
     stop = False
@@ -49,7 +57,9 @@ def fit(
             stop = True
 
     split = split_users(dataset.sequences, seed=2)
-    return fit_model(dataset, split, config=config, work=work, listen=stopping, should_stop=lambda: stop)
+    return fit_model(
+        dataset, split, config=config, work=work, listen=stopping, should_stop=lambda: stop, estimator=estimator
+    )
 
 
 def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> None:
@@ -214,6 +224,28 @@ def test_runs_share_an_estimator_through_a_folder(tmp_path: Path) -> None:
     )
     assert run(seed=1, estimator_seed=None)[1] == run(seed=2, estimator_seed=None)[1] == 2
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_another_estimator_can_stand_in() -> None:
+    """One that likes what is rare rectifies other labels than one that likes what is common."""
+
+    def make(dataset: Dataset, split: Split, *, rare: bool) -> PopularityEstimator:
+        counts = Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts
+        return PopularityEstimator(counts.max() - counts if rare else counts)
+
+    artefacts = [fit(config_of(training={"rounds": 1}), estimator=partial(make, rare=rare)) for rare in (False, True)]
+    common, rare = (artefact.training["rounds"][0]["mean_labels"] for artefact in artefacts)
+    assert common != rare
+    assert artefacts[0].training["estimator_seconds"] < 1.0
+    assert not artefacts[0].training["estimator_reused"]
+
+
+def test_an_estimator_without_labels_to_rectify_is_refused() -> None:
+    with pytest.raises(InputError, match="'dtr-t-rl', or leave the estimator out"):
+        fit(
+            config_of(training={"method": "dtr-t"}),
+            estimator=lambda *_: PopularityEstimator(np.ones(3, dtype=np.int64)),
+        )
 
 
 def test_rounds_of_other_settings_are_refused(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ image-check: $(STAMP)
 # Compile the kernels anew into the environment.
 native: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --editable .
+	$(BIN)/python -c "import beamtree.native._kernels"
 
 # Every kernel over odd sizes: reads past an end, undefined behaviour, data races.
 sanitize:

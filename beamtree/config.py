@@ -147,10 +147,10 @@ class TrainingSettings(_Section):
     depth_slope: float = Field(
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
     )
-    path_start: Literal["level", "root"] = Field(
+    path_start: Literal["level", "root", "every"] = Field(
         "level",
         description="where negatives drawn down the tree begin: at the softmax of the first level that is not taken "
-        "whole, or at the root",
+        "whole, or at the root; every: at the softmax of each level, exact and slow, to compare the others with",
     )
     path_correction: Literal["negatives", "published"] = Field(
         "negatives",

@@ -141,7 +141,9 @@ def test_a_slope_over_the_depth_belongs_to_uniform_negatives() -> None:
     assert Config.load(assignments=["training.method=dtr-t"]).training.method == "dtr-t"
 
 
-@pytest.mark.parametrize("setting", ["path_start=root", "path_correction=published", "path_mode=training"])
+@pytest.mark.parametrize(
+    "setting", ["path_start=root", "path_start=every", "path_correction=published", "path_mode=training"]
+)
 def test_how_paths_are_drawn_belongs_to_draws_down_the_tree(setting: str) -> None:
     with pytest.raises(SettingsError, match=r"training\.path_.* drawn down the tree"):
         Config.load(assignments=["training.method=dtr-u", f"training.{setting}"])

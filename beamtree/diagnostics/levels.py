@@ -1,6 +1,7 @@
 """One pass over a history: what the sampler, the heap and the loss look like on every level of the tree."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,15 +40,16 @@ class LevelPlan:
     """How the levels of a tree are measured, and how training sampled them.
 
     counts: (height,), negatives of levels 1 to height; taken_whole: (height,), whether training scores all nodes there.
-    start: where top-down sampling begins, the first level that is not taken whole or, from_root, the first of all;
-    height + 1 if nothing is sampled. correct_positive: whether draws are corrected by their probability among the
-    negatives. exact_depth: the deepest level that is scored whole here. beam_width: that of the model.
+    start: where top-down sampling begins, the first level that is not taken whole, the first of all, or, when every
+    level is drawn from its own softmax, the last; height + 1 if nothing is sampled. correct_positive: whether draws are
+    corrected by their probability among the negatives. exact_depth: the deepest level that is scored whole here.
+    beam_width: that of the model.
     """
 
     occupied: Occupied
     counts: Int64Array
     beam_width: int
-    from_root: bool = False
+    path_start: Literal["level", "root", "every"] = "level"
     correct_positive: bool = True
     exact_nodes: int = EXACT_NODES
     draws: int = DRAWS
@@ -59,7 +61,8 @@ class LevelPlan:
         tree = self.tree
         sizes = np.array([len(nodes) for nodes in self.occupied.nodes[1:]])
         whole = sizes <= self.counts + 1
-        start = tree.height + 1 if whole.all() else 1 if self.from_root else int(np.argmin(whole)) + 1
+        starts = {"level": int(np.argmin(whole)) + 1, "root": 1, "every": tree.height}
+        start = tree.height + 1 if whole.all() else starts[self.path_start]
         small = np.flatnonzero(
             tree.level_sizes[1:] <= max(self.exact_nodes, int(tree.level_sizes[min(start, tree.height)]))
         )
@@ -81,7 +84,7 @@ class LevelPlan:
             Occupied(tree),
             counts,
             config.retrieval.beam_width,
-            from_root=training.path_start == "root",
+            path_start=training.path_start,
             correct_positive=training.path_correction == "negatives",
         )
 

@@ -91,14 +91,14 @@ class Negatives:
     """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
 
     sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at
-    the exact softmax of the first level that is not taken whole ("level"), or at the root ("root"). correct_positive:
-    whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the negatives.
-    with_dropout: whether top-down sampling goes by scores with dropout.
+    the exact softmax of the first level that is not taken whole ("level"), at the root ("root"), or anew at that of
+    every level ("every"). correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a
+    distribution over the negatives. with_dropout: whether top-down sampling goes by scores with dropout.
     """
 
     counts: Int64Array
     sampler: Literal["uniform", "top_down"] = "uniform"
-    start: Literal["level", "root"] = "level"
+    start: Literal["level", "root", "every"] = "level"
     correct_positive: bool = True
     with_dropout: bool = False
 
@@ -131,7 +131,7 @@ def learn_batch(
             weights,
             negatives.sampler,
             negatives.counts,
-            negatives.start == "root",
+            negatives.start,
             negatives.correct_positive,
             negatives.with_dropout,
             seed,
@@ -163,7 +163,7 @@ def draw_candidates(
         targets[:, None],
         negatives.sampler,
         negatives.counts,
-        negatives.start == "root",
+        negatives.start,
         negatives.correct_positive,
         negatives.with_dropout,
         seed,

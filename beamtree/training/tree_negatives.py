@@ -1,7 +1,8 @@
 """DTR(T): negatives drawn down the tree by the model itself (Eq. 22-23), in torch.
 
 Each of M paths picks a child by the softmax over its siblings; a node's probability is the product along its path. The
-first M nodes come from the exact softmax of the first level that is too large to be taken whole, or from the root on.
+first M nodes come from the exact softmax of the first level that is too large to be taken whole, or from the root on;
+or every level is drawn from its own, the reference that the others are measured against.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from beamtree.tree.item_tree import ItemTree
 
 Int64Array = npt.NDArray[np.int64]
 
-Start = Literal["level", "root"]
+Start = Literal["level", "root", "every"]
 Correction = Literal["negatives", "published"]
 Mode = Literal["evaluation", "training"]
 
@@ -73,7 +74,7 @@ class TreeNegatives:
                 positive_log_q = positive_log_q + self._log_share_among_siblings(batch, positives, level=level)
             elif not whole:
                 paths, path_log_q, positive_log_q = self._sample_level(batch, level=level, generator=generator)
-                is_sampling = True
+                is_sampling = self._start != "every"
             if whole:
                 node_rows[level - 1, :, : len(self._occupied[level])] = whole_level(self._occupied[level], positives)
             else:

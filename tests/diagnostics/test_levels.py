@@ -79,7 +79,7 @@ def test_levels_are_measured_as_the_settings_draw() -> None:
     def plan_of(**training: Any) -> LevelPlan:
         return LevelPlan.of(tree, config=Config.preset("small", training={"negatives": 3, **training}))
 
-    assert (plan_of().start, plan_of(path_start="root").start) == (3, 1)
+    assert [plan_of(path_start=start).start for start in ("level", "root", "every")] == [3, 1, tree.height]
     assert plan_of(path_start="root", negatives=63).start == tree.height + 1, "nothing is drawn"
     levels = [np.log(np.arange(1.0, size + 1)) for size in tree.level_sizes[1:]]
     plain, published = (

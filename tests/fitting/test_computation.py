@@ -45,9 +45,10 @@ def first_loss(*, dropout: float = 0.0, **training: str) -> float:
 @pytest.mark.usefixtures("computation")
 def test_draws_begin_where_the_settings_say() -> None:
     assert first_loss(path_start="root") != first_loss(path_start="level") == first_loss()
+    assert first_loss(path_start="every") != first_loss(path_start="level")
 
 
-@pytest.mark.parametrize("start", ["level", "root"])
+@pytest.mark.parametrize("start", ["level", "root", "every"])
 def test_torch_draws_from_the_start_that_is_set(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_available", lambda: False)
     config = config_of(path_start=start)

@@ -121,13 +121,13 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Batch shared{histories.data(), several.data(), nullptr, c.instances, 3};
     double total = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) {
-        for (bool from_root : {false, true})
+        for (PathStart start : {PathStart::level, PathStart::root, PathStart::every})
             for (Sampler sampler : {Sampler::uniform, Sampler::top_down}) {
-                if (from_root && repeats > 1) continue;
+                if (start != PathStart::level && repeats > 1) continue;
                 Sampling sampling;
                 sampling.sampler = sampler;
-                sampling.from_root = from_root;
-                sampling.with_dropout = from_root;
+                sampling.start = start;
+                sampling.with_dropout = start == PathStart::root;
                 sampling.seed = static_cast<std::uint64_t>(repeat);
                 sampling.negatives.assign(static_cast<std::size_t>(tree.height + 1), c.negatives);
                 const Dropout dropout{c.dropout, 3};

@@ -22,6 +22,7 @@ from beamtree.native.training import (
     learn_candidates,
 )
 from beamtree.training.rows import RowAdam
+from beamtree.training.tree_negatives import Start
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights, scores
 from tests.native.small_models import random_histories, random_model, random_tree
@@ -132,9 +133,9 @@ def history_rows_of(tree: ItemTree, histories: np.ndarray, *, separate: bool) ->
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("sampler", ["uniform", "top_down"])
-@pytest.mark.parametrize("start", ["level", "root"])
+@pytest.mark.parametrize("start", ["level", "root", "every"])
 @pytest.mark.parametrize("vacant", [0, 60])
-def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, start: str, vacant: int) -> None:
+def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, start: Start, vacant: int) -> None:
     generator = np.random.default_rng(seed)
     shape = Shape(normalisation="layer" if seed % 2 else "none")
     tree = random_tree(generator, items=int(generator.integers(2, 300)), vacant=vacant, branching=2 + seed % 4)
@@ -145,11 +146,10 @@ def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, s
     weights[1, : tree.height // 2] = 0.0
     weights[2] = 0.0
     assert sampler in ("uniform", "top_down")
-    assert start in ("level", "root")
     negatives = Negatives(
         counts=np.full(tree.height, 5),
         sampler="uniform" if sampler == "uniform" else "top_down",
-        start="root" if start == "root" else "level",
+        start=start,
     )
     found = learn_batch(model, histories=histories, targets=targets, negatives=negatives, seed=seed, weights=weights)
     node_rows, correction = draw_candidates(model, histories=histories, targets=targets, negatives=negatives, seed=seed)
@@ -241,15 +241,16 @@ def test_top_down_probabilities_are_products_along_the_path() -> None:
             assert np.isclose(found[0], once[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("start", ["level", "root"])
-def test_draws_follow_their_probabilities(start: str) -> None:
+@pytest.mark.parametrize("start", ["level", "root", "every"])
+def test_draws_follow_their_probabilities(start: Start) -> None:
     tree = ItemTree(2, np.arange(8, dtype=np.int32))
     generator = np.random.default_rng(5)
     logits = generator.normal(size=15)
     model = rising_model(tree, list(logits))
     count = 4000
     histories, targets = np.zeros((count, 1), dtype=np.int32), np.full(count, 3, dtype=np.int32)
-    negatives = Negatives(np.full(3, 3), "top_down", "root" if start == "root" else "level")
+    counts = np.array([3, 2, 3] if start == "every" else [3, 3, 3])  # every: the level above is drawn too
+    negatives = Negatives(counts, "top_down", start)
     node_rows, correction = draw_candidates(model, histories=histories, targets=targets, negatives=negatives, seed=1)
 
     def softmax(values: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ def test_path_probabilities_multiply_and_each_level_sums_to_one() -> None:
     vacant=st.integers(0, 12),
     branching=st.integers(2, 5),
     count=st.integers(1, 9),
-    start=st.sampled_from(["level", "root"]),
+    start=st.sampled_from(["level", "root", "every"]),
     correction=st.sampled_from(["negatives", "published"]),
     seed=st.integers(0, 10_000),
 )
@@ -77,7 +77,10 @@ def test_corrections_are_those_of_the_product_rule(
     larger = [level for level in range(1, tree.height + 1) if sizes[level] > count + 1]
     for instance, history in enumerate(histories):
         scores = level_scores(model, tree, history)
-        q = path_probabilities(tree, scores, first=0 if start == "root" else larger[0]) if larger else {}
+        if start == "every":
+            q = {level: np.exp(scores[level] - np.logaddexp.reduce(scores[level])) for level in larger}
+        else:
+            q = path_probabilities(tree, scores, first=0 if start == "root" else larger[0]) if larger else {}
         for level in range(1, tree.height + 1):
             rows = candidates.node_rows[level - 1, instance]
             nodes = rows[rows != ABSENT] - tree.level_offsets[level]

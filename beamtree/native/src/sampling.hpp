@@ -12,9 +12,12 @@ namespace beamtree {
 
 enum class Sampler { uniform, top_down };
 
+// Where top-down draws begin: at the exact softmax of the first sampled level, at the root, or anew on every level.
+enum class PathStart { level, root, every };
+
 struct Sampling {
     Sampler sampler = Sampler::uniform;
-    bool from_root = false;          // top-down: local softmax from the root on, not from the first sampled level
+    PathStart start = PathStart::level;
     bool correct_positive = true;    // divide q by 1 - q_pos, as q is meant over the negatives
     bool with_dropout = false;       // top-down: draws go by scores with dropout, as in training
     std::vector<index_t> negatives;  // (H + 1,) draws per level; entry 0 is not used
@@ -216,34 +219,29 @@ class InstanceLearner {
     }
 
     void top_down() {
+        const bool from_root = sampling_.start == PathStart::root;
         index_t level = 1;
         paths_.assign(1, Path{0, draws(1), 0.0});
         for (; level <= last_level_ && whole(level); ++level) {
             const bool learned = learns(level) && tree_.occupied_size(level) > 1;
-            if (!learned && !sampling_.from_root) continue;
+            if (!learned && !from_root) continue;
             list_level(level);
             attend_to_nodes(level);
-            if (sampling_.from_root) {
+            if (from_root) {
                 score_for_draws(level);
                 spread_over_level(level);
             }
             if (learned) learn_whole(level);
         }
         if (level > last_level_) return;
-        if (sampling_.from_root) {
-            draw_paths(level);
-        } else {
-            list_level(level);
-            score_nodes_of(level);
-            start_at(level);
-            learn_drawn(level);
-            ++level;
-        }
+        if (from_root) draw_paths(level);
+        bool starting = !from_root;
         for (; level <= last_level_; ++level) {
-            list_children(level);
+            starting ? list_level(level) : list_children(level);
             score_nodes_of(level);
-            descend(level);
+            starting ? start_at(level) : descend(level);
             learn_drawn(level);
+            starting = sampling_.start == PathStart::every;
         }
     }
 
@@ -260,7 +258,7 @@ class InstanceLearner {
         return std::exp(static_cast<double>(scratch_.block.score[column]) - highest);
     }
 
-    // Exact softmax over nodes_, which is the whole level: all paths start here.
+    // Exact softmax over nodes_, which is the whole level: all paths start here, whatever led to the level above.
     void start_at(index_t level) {
         double highest = -std::numeric_limits<double>::infinity(), sum = 0;
         const index_t count = static_cast<index_t>(nodes_.size());
@@ -275,6 +273,7 @@ class InstanceLearner {
             ++counts_[static_cast<std::size_t>(std::min<std::ptrdiff_t>(at, count - 1))];
         }
         const double log_sum = highest + std::log(sum);
+        for (Target& target : targets_) target.log_q = target.left_to_others = 0.0;
         follow_targets(level, 0, count, highest);
         next_.clear();
         for (index_t n = 0; n < count; ++n) {

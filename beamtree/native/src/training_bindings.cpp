@@ -63,14 +63,15 @@ nb::tuple candidates_step(const Network<T>& net, const AnyTable& node_table, con
     return unpack_step(net, std::move(result));
 }
 
-Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<std::int64_t>& negatives, bool from_root,
-                     bool correct_positive, bool with_dropout, std::uint64_t seed) {
+Sampling sampling_of(const std::string& sampler, const Tree& tree, const Array1<std::int64_t>& negatives,
+                     const std::string& start, bool correct_positive, bool with_dropout, std::uint64_t seed) {
     require(sampler == "uniform" || sampler == "top_down", "sampler: expected uniform or top_down, got " + sampler);
+    require(start == "level" || start == "root" || start == "every", "start: expected level, root or every, got " + start);
     require(has_shape(negatives, {tree.height}), "negatives: expected one count for each level below the root");
     require_range(negatives, 1, std::numeric_limits<std::int32_t>::max(), "negatives");
     Sampling sampling;
     sampling.sampler = sampler == "uniform" ? Sampler::uniform : Sampler::top_down;
-    sampling.from_root = from_root;
+    sampling.start = start == "level" ? PathStart::level : start == "root" ? PathStart::root : PathStart::every;
     sampling.correct_positive = correct_positive;
     sampling.with_dropout = with_dropout;
     sampling.seed = seed;
@@ -94,12 +95,12 @@ Batch batch_of(const Network<float>& net, const PyTree& tree, const Array2<std::
 nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
                      const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
                      const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights,
-                     const std::string& sampler, const Array1<std::int64_t>& negatives, bool from_root,
+                     const std::string& sampler, const Array1<std::int64_t>& negatives, const std::string& start,
                      bool correct_positive, bool with_dropout, std::uint64_t seed, float dropout,
                      std::uint64_t dropout_seed) {
     const Tables tables = tables_of(node_table, item_table, net.d, tree.tree);
     const Batch batch = batch_of(net, tree, histories, targets, weights);
-    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, with_dropout, seed);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, start, correct_positive, with_dropout, seed);
     const Dropout drop = dropout_of(dropout, dropout_seed);
     StepResult<float> result;
     {
@@ -113,11 +114,11 @@ nb::tuple batch_step(const Network<float>& net, const PyTree& tree, const AnyTab
 nb::tuple draw(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
                const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
                const Array2<std::int32_t>& targets, const std::string& sampler, const Array1<std::int64_t>& negatives,
-               bool from_root, bool correct_positive, bool with_dropout, std::uint64_t seed, float dropout,
+               const std::string& start, bool correct_positive, bool with_dropout, std::uint64_t seed, float dropout,
                std::uint64_t dropout_seed) {
     const Tables tables = tables_of(node_table, item_table, net.d, tree.tree);
     const Batch batch = batch_of(net, tree, histories, targets, std::nullopt);
-    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, from_root, correct_positive, with_dropout, seed);
+    const Sampling sampling = sampling_of(sampler, tree.tree, negatives, start, correct_positive, with_dropout, seed);
     const Dropout drop = dropout_of(dropout, dropout_seed);
     std::vector<DrawnRow> drawn;
     {
@@ -149,10 +150,10 @@ void bind_training(nb::module_& m) {
     bind_candidates_step<float>(m);
     bind_candidates_step<double>(m);
     m.def("batch_step", &batch_step, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
-          "targets"_a, "weights"_a.none(), "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a,
+          "targets"_a, "weights"_a.none(), "sampler"_a, "negatives"_a, "start"_a, "correct_positive"_a,
           "with_dropout"_a, "seed"_a, "dropout"_a, "dropout_seed"_a);
     m.def("draw", &draw, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a, "targets"_a,
-          "sampler"_a, "negatives"_a, "from_root"_a, "correct_positive"_a, "with_dropout"_a, "seed"_a, "dropout"_a,
+          "sampler"_a, "negatives"_a, "start"_a, "correct_positive"_a, "with_dropout"_a, "seed"_a, "dropout"_a,
           "dropout_seed"_a);
 }
 

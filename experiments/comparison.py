@@ -5,7 +5,7 @@ from pathlib import Path
 from beamtree.config import Config
 from experiments.figures import rounds_figure
 from experiments.markdown import compact, describe_asked, table
-from experiments.paper import CLAIMS
+from experiments.paper import CLAIMS, in_order
 from experiments.results import Line
 from experiments.summary import (
     ORDER,
@@ -39,6 +39,24 @@ ROLES = {
     "published",
     "best": "as good as we can make it: each row has the settings that won on the validation users",
 }
+
+
+def glance(lines: list[Line]) -> list[str]:
+    """F@20 of every system on every data set and in every role, in one table; nothing without lines."""
+    if not lines:
+        return []
+    systems = [system for system in ORDER if any(line["system"] == system for line in lines)]
+    rows = []
+    for (data, role), own in sorted(
+        grouped(lines, lambda line: (line["data"], line["role"])).items(),
+        key=lambda entry: (in_order(entry[0][0]), list(ROLES).index(entry[0][1])),
+    ):
+        by_system = grouped(own, lambda line: line["system"])
+        found = {
+            system: Spread.of([line["metrics"]["f@20"] for line in by_system[system]]).text() for system in by_system
+        }
+        rows.append([f"{data}, {role}", *(found.get(system, "") for system in systems)])
+    return ["## At a glance", "F@20 on the test users.", table(["", *(SYSTEM_NAMES[name] for name in systems)], rows)]
 
 
 def role_section(

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.comparison import ROLES, role_section
+from experiments.comparison import ROLES, glance, role_section
 from experiments.equal_time import STUDY as TIME
 from experiments.equal_time import equal_time_sections
-from experiments.paper import STANDS_FOR
+from experiments.paper import STANDS_FOR, in_order
 from experiments.results import read_lines
 from experiments.studies import normalisation_section, study_sections, trial_sections
 from experiments.summary import Runs, grouped
@@ -25,9 +25,10 @@ INTRODUCTION = """\
 # Results
 
 Every figure on this page was measured by `python -m experiments.run` and stands in
-[results/runs.jsonl](../results/runs.jsonl), [results/trials.jsonl](../results/trials.jsonl) or
-[results/normalisation.jsonl](../results/normalisation.jsonl), in the first two with all settings and the commit. This
-page is made from these files by `python -m experiments.report`.
+[results/runs.jsonl](../results/runs.jsonl) or [results/trials.jsonl](../results/trials.jsonl), with all settings and
+the commit; those on normalisation by `python -m benchmarks.normalisation`, in
+[results/normalisation.jsonl](../results/normalisation.jsonl). This page is made from these files by
+`python -m experiments.report`.
 
 - **Faithful** rows: as the paper has it. **Best** rows: as good as we can make it. They are never mixed.
 - **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
@@ -77,12 +78,14 @@ def render(sources: Sources, *, figures: Path) -> str:
     runs = Runs.of(read_lines(sources.runs))
     trials = Runs.of(read_lines(sources.trials))
     studies = [line for line in trials.final if line["study"] is not None]
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, *glance(runs.final)]
     if sources.remarks.is_file():
         parts.append(sources.remarks.read_text(encoding="utf-8").strip())
     if not runs.final:
         parts.append("No run has been tested yet.")
-    for data, lines in grouped(runs.final, lambda line: line["data"]).items():
+    by_data = grouped(runs.final, lambda line: line["data"])
+    for data in sorted(by_data, key=in_order):
+        lines = by_data[data]
         parts.append(f"## {data}")
         if data in STANDS_FOR:
             parts.append(f"Stands for the paper's {STANDS_FOR[data]}.")

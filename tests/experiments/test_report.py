@@ -133,7 +133,7 @@ def test_the_verdict_asks_every_seed(tmp_path: Path, second: float, verdict: str
 
 def test_a_claim_that_fails_is_said_to_fail_and_unequal_instances_are_told(tmp_path: Path) -> None:
     text = page(tmp_path, [line("dtr-t", 0.10), line("sasrec", 0.11, instances=900_000)])
-    [row] = rows_of(text, "so does the tree without rectified labels")
+    [row] = rows_of(text, "the tree beats SASRec without rectified labels")
     assert row[2] == "0.909"
     assert row[-1].startswith("No with the one seed measured.")
     assert row[-1].endswith("Not at equal instances: 240,000 against 900,000.")
@@ -257,6 +257,22 @@ def test_every_committed_line_has_all_its_parts() -> None:
             assert entry.keys() >= {"role", "instances", "seconds", "commit", "beam_width", "final", "started"}
             if path.endswith("trials.jsonl"):
                 assert (entry["role"], entry["split"]) == ("trial", "validation")
+
+
+def test_each_system_was_tested_once_in_each_role_with_each_seed() -> None:
+    lines = [json.loads(text) for text in (as_it_lies(RESULTS[0]) or "").splitlines()]
+    tested = [(e["data"], e["system"], e["role"], e["seed"]) for e in lines if e["final"] and e["split"] == "test"]
+    assert len(tested) == len(set(tested))
+
+
+def test_all_systems_are_seen_at_a_glance(tmp_path: Path) -> None:
+    runs = [line("dtr-t", 0.10), line("dtr-t", 0.12, seed=1), line("sasrec", 0.11), line("dtr-t", 0.2, role="best")]
+    section = (
+        page(tmp_path, [*runs, line("sasrec", 0.3, data="amazon-8cat")]).split("## At a glance")[1].split("## ")[0]
+    )
+    assert rows_of(section, "ml-1m, faithful") == [["ml-1m, faithful", "0.1100 ± 0.0141", "0.1100"]]
+    assert rows_of(section, "ml-1m, best") == [["ml-1m, best", "0.2000", ""]]
+    assert section.index("ml-1m, faithful") < section.index("ml-1m, best") < section.index("amazon-8cat, faithful")
 
 
 EQUAL_TIME = "#### Equal time on ml-1m, histories of 20 and 30 negatives"

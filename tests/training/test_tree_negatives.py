@@ -8,12 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from beamtree.diagnostics.sampling import top_down_log_q
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import ReferenceScorer
 from beamtree.training.instances import Batch
-from beamtree.training.negatives import ABSENT
+from beamtree.training.losses import sampled_softmax_loss
+from beamtree.training.negatives import ABSENT, NegativeSampler, UniformNegatives
 from beamtree.training.tree_negatives import Correction, Mode, Start, TreeNegatives
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_histories, random_tree, stirred_model
@@ -135,3 +137,36 @@ def test_draws_go_by_the_model_in_training_where_asked_to(part: dict[str, Any]) 
     assert not model.training
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
+
+
+def test_gradients_of_draws_approach_that_of_the_full_softmax_and_exact_draws_are_unbiased() -> None:
+    """On the leaves, for one history many times over; a row whose every draw was the positive has no gradient."""
+    tree = random_tree(27, branching=3, seed=0)
+    model = stirred_model(model_settings(), tree, seed=3)
+    history = np.array([-1, 3, 1, 4, 1], dtype=np.int32)
+    batch = Batch(np.tile(history, (6000, 1)), np.full(6000, 5, dtype=np.int32))
+    with torch.no_grad():
+        model.mlp.linear(3).weight *= 1.5 / float(level_scores(model, tree, history)[tree.height].std())
+    positive = int(tree.leaf_of_item[5])
+    scores = torch.from_numpy(level_scores(model, tree, history)[tree.height]).requires_grad_()
+    (full,) = torch.autograd.grad(functional.cross_entropy(scores[None], torch.tensor([positive])), scores)
+
+    def error(sampler: NegativeSampler) -> float:
+        candidates = sampler.draw(batch, generator=np.random.default_rng(8))
+        rows = candidates.node_rows[-1]
+        leaves = torch.from_numpy(rows[(rows >= 0).sum(axis=1) > 1] - tree.level_offsets[tree.height])
+        correction = torch.from_numpy(candidates.log_correction[-1][(rows >= 0).sum(axis=1) > 1])
+        drawn = scores[leaves.clamp(min=0)].masked_fill(leaves < 0, -torch.inf)
+        (gradient,) = torch.autograd.grad(sampled_softmax_loss(drawn, correction), scores)
+        return float((gradient - full).norm() / full.norm())
+
+    few, many = (
+        [
+            error(UniformNegatives(tree, counts=np.full(tree.height, count))),
+            error(TreeNegatives(model, tree, count=count)),
+            error(TreeNegatives(model, tree, count=count, start="every")),
+        ]
+        for count in (2, 20)
+    )
+    assert few[2] < 0.03 < min(few[:2])
+    assert max(many) < 0.5 * min(few[:2])

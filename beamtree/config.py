@@ -80,8 +80,10 @@ class TreeSettings(_Section):
         description="how relearned items share the nodes: by auction, near the best sum of scores; or greedily, first "
         "who would lose most, or who scores highest",
     )
-    moved_rows: Literal["travel", "stay"] = Field(
-        "travel", description="whether a leaf's vector goes with its item to its new leaf, or stays with the leaf"
+    moved_rows: Literal["travel", "rebuild", "stay"] = Field(
+        "travel",
+        description="whether a leaf's vector goes with its item to its new leaf; rebuild: it does, and inner nodes start "
+        "from the mean of the leaves below; stay: it stays with the leaf, as published",
     )
     instances_per_item: int | None = Field(
         None, ge=1, description="relearning reads at most so many per item; default: all"

@@ -48,7 +48,7 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
         if rounds.round < config.training.rounds:
             started = time.monotonic()
             relearned = _relearn(run, model, rounds)
-            rounds.replant(relearned.tree, travel=config.tree.moved_rows == "travel")
+            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows)
             report |= {
                 "moved_share": relearned.moved_share,
                 "score_before": relearned.score_before,

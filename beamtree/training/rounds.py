@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.model.first_vectors import node_means
 from beamtree.model.preference import PreferenceModel
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.training.checkpoint import RunIdentity, check_identity, load_model_arrays, model_arrays
@@ -17,6 +18,7 @@ KIND = "beamtree rounds"
 FORMAT_VERSION = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
+MovedRows = Literal["travel", "rebuild", "stay"]
 
 
 @dataclass
@@ -52,10 +54,17 @@ class Rounds:
             self.best_score = score
         self.round += 1
 
-    def replant(self, tree: ItemTree, *, travel: bool) -> None:
-        """Go on with a new tree of the same shape; with `travel`, each leaf's vector goes along with its item."""
-        if travel:
-            self.weights = {**self.weights, "node_table": moved_leaf_rows(self.weights["node_table"], self.tree, tree)}
+    def replant(self, tree: ItemTree, *, moved_rows: MovedRows) -> None:
+        """Go on with a new tree of the same shape.
+
+        moved_rows: each leaf's vector goes along with its item ("travel"), and inner nodes get the mean of the leaves
+        below ("rebuild"); or all vectors stay where they are.
+        """
+        if moved_rows != "stay":
+            table = moved_leaf_rows(self.weights["node_table"], self.tree, tree)
+            if moved_rows == "rebuild":
+                table = rebuilt_inner_rows(table, tree)
+            self.weights = {**self.weights, "node_table": table}
         self.tree = tree
 
 
@@ -65,6 +74,14 @@ def moved_leaf_rows(node_table: npt.NDArray[Any], old: ItemTree, new: ItemTree) 
     moved = node_table.copy()
     moved[first + new.leaf_of_item] = node_table[first + old.leaf_of_item]
     return moved
+
+
+def rebuilt_inner_rows(node_table: npt.NDArray[Any], tree: ItemTree) -> npt.NDArray[Any]:
+    """The node table with the mean of the items' leaves below it at each inner node."""
+    first = tree.level_offsets[tree.height]
+    rebuilt = node_table.copy()
+    rebuilt[:first] = node_means(tree, node_table[first + tree.leaf_of_item])[:first]
+    return rebuilt
 
 
 def round_seed(seed: int, round_number: int) -> int:

@@ -20,7 +20,7 @@ from beamtree.model.estimator import PopularityEstimator
 from beamtree.rivals.popularity import Popularity
 from beamtree.storage import bundle_file, map_arrays, read_manifest
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
-from beamtree.training.rounds import moved_leaf_rows
+from beamtree.training.rounds import moved_leaf_rows, rebuilt_inner_rows
 from beamtree.tree.build import plant
 from tests.small import assert_same_bytes, small_config, two_group_log
 
@@ -33,6 +33,13 @@ def test_a_leaf_vector_travels_with_its_item() -> None:
     moved = moved_leaf_rows(table, old, new)[:, 0]
     assert moved[:3].tolist() == [0.0, 10.0, 20.0]
     assert {item: moved[3 + new.leaf_of_item[item]] for item in range(3)} == {0: 30.0, 1: 40.0, 2: 50.0}
+
+
+def test_inner_vectors_are_rebuilt_from_the_items_below() -> None:
+    tree = plant([2, 0, 1], branching=2, num_leaves=4)
+    table = np.array([0, 0, 0, 1, 3, 8, 99], dtype=np.float32)[:, None]
+    rebuilt = rebuilt_inner_rows(table, tree)[:, 0]
+    assert rebuilt.tolist() == [4.0, 2.0, 8.0, 1.0, 3.0, 8.0, 99.0], "a vacant leaf counts for nobody"
 
 
 def config_of(**changes: Any) -> Config:
@@ -92,7 +99,7 @@ def test_every_rectification_learns_in_the_kernels_and_in_torch(normalisation: s
     assert (tables[0] != tables[2]).any()
 
 
-@pytest.mark.parametrize(("moved_rows", "target_horizon"), [("travel", 1), ("stay", 3)])
+@pytest.mark.parametrize(("moved_rows", "target_horizon"), [("travel", 1), ("stay", 3), ("rebuild", 1)])
 def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
     tmp_path: Path, moved_rows: str, target_horizon: int
 ) -> None:

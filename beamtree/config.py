@@ -82,8 +82,8 @@ class TreeSettings(_Section):
     )
     moved_rows: Literal["travel", "rebuild", "stay"] = Field(
         "travel",
-        description="whether a leaf's vector goes with its item to its new leaf; rebuild: it does, and inner nodes start "
-        "from the mean of the leaves below; stay: it stays with the leaf, as published",
+        description="whether a leaf's vector goes with its item to its new leaf; rebuild: it does, and inner nodes "
+        "start from the mean of the leaves below; stay: it stays with the leaf, as published",
     )
     instances_per_item: int | None = Field(
         None, ge=1, description="relearning reads at most so many per item; default: all"

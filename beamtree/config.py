@@ -17,6 +17,10 @@ from beamtree.errors import SettingsError
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PresetName = Literal["small", "default", "paper"]
+MovedRows = Literal["travel", "rebuild", "stay"]
+PathStart = Literal["level", "root", "every"]
+PathCorrection = Literal["negatives", "published"]
+PathMode = Literal["evaluation", "training"]
 
 
 class _Section(BaseModel):
@@ -80,7 +84,7 @@ class TreeSettings(_Section):
         description="how relearned items share the nodes: by auction, near the best sum of scores; or greedily, first "
         "who would lose most, or who scores highest",
     )
-    moved_rows: Literal["travel", "rebuild", "stay"] = Field(
+    moved_rows: MovedRows = Field(
         "travel",
         description="whether a leaf's vector goes with its item to its new leaf; rebuild: it does, and inner nodes "
         "start from the mean of the leaves below; stay: it stays with the leaf, as published",
@@ -149,17 +153,17 @@ class TrainingSettings(_Section):
     depth_slope: float = Field(
         0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
     )
-    path_start: Literal["level", "root", "every"] = Field(
+    path_start: PathStart = Field(
         "level",
         description="where negatives drawn down the tree begin: at the softmax of the first level that is not taken "
         "whole, or at the root; every: at the softmax of each level, exact and slow, to compare the others with",
     )
-    path_correction: Literal["negatives", "published"] = Field(
+    path_correction: PathCorrection = Field(
         "negatives",
         description="what these draws are corrected by: their probability among the negatives, or, as in the published "
         "code, among all nodes",
     )
-    path_mode: Literal["evaluation", "training"] = Field(
+    path_mode: PathMode = Field(
         "evaluation",
         description="what these draws go by: scores of the model as it is in use, or as it is while training, with "
         "dropout and batch statistics, as in the published code",

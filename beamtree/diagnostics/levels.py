@@ -1,12 +1,11 @@
 """One pass over a history: what the sampler, the heap and the loss look like on every level of the tree."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from beamtree.config import Config
+from beamtree.config import Config, PathStart
 from beamtree.diagnostics.deep_levels import compare_some_siblings, descend, draw_paths, estimate_level
 from beamtree.diagnostics.heap import (
     best_children,
@@ -49,7 +48,7 @@ class LevelPlan:
     occupied: Occupied
     counts: Int64Array
     beam_width: int
-    path_start: Literal["level", "root", "every"] = "level"
+    path_start: PathStart = "level"
     correct_positive: bool = True
     exact_nodes: int = EXACT_NODES
     draws: int = DRAWS

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from beamtree.config import PathStart
 from beamtree.native import _kernels
 from beamtree.native.network import Array, Network, float32_kernel, plain
 from beamtree.native.search import Model
@@ -98,7 +99,7 @@ class Negatives:
 
     counts: Int64Array
     sampler: Literal["uniform", "top_down"] = "uniform"
-    start: Literal["level", "root", "every"] = "level"
+    start: PathStart = "level"
     correct_positive: bool = True
     with_dropout: bool = False
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.config import MovedRows
 from beamtree.model.first_vectors import node_means
 from beamtree.model.preference import PreferenceModel
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
@@ -18,7 +19,6 @@ KIND = "beamtree rounds"
 FORMAT_VERSION = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
-MovedRows = Literal["travel", "rebuild", "stay"]
 
 
 @dataclass

@@ -7,13 +7,13 @@ or every level is drawn from its own, the reference that the others are measured
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import PreparedHistory, history_table_rows, prepare_history, score_nodes
 from beamtree.training.instances import Batch
@@ -21,10 +21,6 @@ from beamtree.training.negatives import ABSENT, Candidates, whole_level
 from beamtree.tree.item_tree import ItemTree
 
 Int64Array = npt.NDArray[np.int64]
-
-Start = Literal["level", "root", "every"]
-Correction = Literal["negatives", "published"]
-Mode = Literal["evaluation", "training"]
 
 
 class TreeNegatives:
@@ -36,9 +32,9 @@ class TreeNegatives:
         tree: ItemTree,
         *,
         count: int,
-        start: Start = "level",
-        correction: Correction = "negatives",
-        mode: Mode = "evaluation",
+        start: PathStart = "level",
+        correction: PathCorrection = "negatives",
+        mode: PathMode = "evaluation",
     ) -> None:
         """count: draws per level.
 

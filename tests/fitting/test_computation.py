@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from beamtree import native
-from beamtree.config import Config
+from beamtree.config import Config, PathStart
 from beamtree.fitting.computation import build_learner
 from beamtree.model.preference import build_model
 from beamtree.training.instances import Batch
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.tree_negatives import Start, TreeNegatives
+from beamtree.training.tree_negatives import TreeNegatives
 from tests.small import model_settings, random_histories, random_tree
 
 
@@ -49,7 +49,7 @@ def test_draws_begin_where_the_settings_say() -> None:
 
 
 @pytest.mark.parametrize("start", ["level", "root", "every"])
-def test_torch_draws_from_the_start_that_is_set(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_draws_from_the_start_that_is_set(start: PathStart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_available", lambda: False)
     config = config_of(path_start=start)
     model = build_model(config.model, TREE, seed=1)

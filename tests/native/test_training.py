@@ -9,6 +9,7 @@ import torch
 pytest.importorskip("beamtree.native._kernels")
 
 from beamtree import native
+from beamtree.config import PathStart
 from beamtree.native.search import Model
 from beamtree.native.training import (
     Dropout,
@@ -22,7 +23,6 @@ from beamtree.native.training import (
     learn_candidates,
 )
 from beamtree.training.rows import RowAdam
-from beamtree.training.tree_negatives import Start
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights, scores
 from tests.native.small_models import random_histories, random_model, random_tree
@@ -135,7 +135,7 @@ def history_rows_of(tree: ItemTree, histories: np.ndarray, *, separate: bool) ->
 @pytest.mark.parametrize("sampler", ["uniform", "top_down"])
 @pytest.mark.parametrize("start", ["level", "root", "every"])
 @pytest.mark.parametrize("vacant", [0, 60])
-def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, start: Start, vacant: int) -> None:
+def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, start: PathStart, vacant: int) -> None:
     generator = np.random.default_rng(seed)
     shape = Shape(normalisation="layer" if seed % 2 else "none")
     tree = random_tree(generator, items=int(generator.integers(2, 300)), vacant=vacant, branching=2 + seed % 4)
@@ -242,7 +242,7 @@ def test_top_down_probabilities_are_products_along_the_path() -> None:
 
 
 @pytest.mark.parametrize("start", ["level", "root", "every"])
-def test_draws_follow_their_probabilities(start: Start) -> None:
+def test_draws_follow_their_probabilities(start: PathStart) -> None:
     tree = ItemTree(2, np.arange(8, dtype=np.int32))
     generator = np.random.default_rng(5)
     logits = generator.normal(size=15)

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.diagnostics.sampling import top_down_log_q
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import ReferenceScorer
 from beamtree.training.instances import Batch
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import ABSENT, NegativeSampler, UniformNegatives
-from beamtree.training.tree_negatives import Correction, Mode, Start, TreeNegatives
+from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_histories, random_tree, stirred_model
 
@@ -65,7 +66,7 @@ def test_path_probabilities_multiply_and_each_level_sums_to_one() -> None:
     seed=st.integers(0, 10_000),
 )
 def test_corrections_are_those_of_the_product_rule(
-    num_items: int, vacant: int, branching: int, count: int, start: Start, correction: Correction, seed: int
+    num_items: int, vacant: int, branching: int, count: int, start: PathStart, correction: PathCorrection, seed: int
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
     model = stirred_model(model_settings(), tree, seed=seed)
@@ -127,7 +128,7 @@ def test_draws_go_by_the_model_in_training_where_asked_to(part: dict[str, Any]) 
     batch = Batch(histories, generator.integers(0, 12, size=30).astype(np.int32))
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
-    def corrections(mode: Mode) -> npt.NDArray[np.float32]:
+    def corrections(mode: PathMode) -> npt.NDArray[np.float32]:
         sampler = TreeNegatives(model, tree, count=3, correction="published", mode=mode)
         return sampler.draw(batch, generator=np.random.default_rng(7)).log_correction
 

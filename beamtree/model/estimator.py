@@ -4,6 +4,7 @@ Rectified labels ask an estimator which item below a node is the likeliest. It l
 preference model, before it.
 """
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,9 @@ Float32Array = npt.NDArray[np.float32]
 
 HISTORIES_AT_A_TIME = 512
 """Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
+
+ROWS_OF_LIKE_LENGTH = 16
+"""Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
 
 
 class Estimator(Protocol):
@@ -83,17 +87,23 @@ class SasRec(nn.Module):
                 elif "norm" not in name:
                     parameter.zero_()
 
-    def encode(self, histories: Tensor) -> Tensor:
-        """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none."""
+    def encode(self, histories: Tensor, *, last: int | None = None, items: Tensor | None = None) -> Tensor:
+        """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none.
+
+        Positions count from the end of the longest history. last: only so many of them are asked for. items: the
+        table that histories refer to, if it is not that of all items.
+        """
         present = histories >= 0
-        # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
-        vectors = functional.embedding(histories.clamp(min=0), self.items) * present.unsqueeze(-1)
-        hidden = functional.dropout(vectors + self.positions, self.dropout, training=self.training)
         length = histories.shape[1]
+        asked = length if last is None else last
+        # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
+        vectors = functional.embedding(histories.clamp(min=0), self.items if items is None else items)
+        placed = vectors * present.unsqueeze(-1) + self.positions[self.history_length - length :]
+        hidden = functional.dropout(placed, self.dropout, training=self.training)
         causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()
         visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=histories.device)
-        for layer in self.layers:
-            hidden = layer(hidden, visible=visible)
+        for number, layer in enumerate(self.layers, start=1):
+            hidden = layer(hidden, visible=visible, last=asked if number == len(self.layers) else length)
         encoded: Tensor = self.final_norm(hidden)
         return encoded
 
@@ -103,12 +113,25 @@ class SasRec(nn.Module):
         Several targets of a position (rows, positions, targets) share it evenly.
         """
         several = targets if targets.ndim == 3 else targets.unsqueeze(2)
-        wanted = (several >= 0).any(dim=2)
-        vectors, labels = self.encode(histories)[wanted], several[wanted]
         if self.negatives is None or self.negatives >= len(self.items):
+            vectors, labels = self._expected(histories, several, items=self.items)
             return softmax_loss(vectors, self.items, labels) / len(labels)
-        sample = torch.randperm(len(self.items), device=labels.device)[: self.negatives]
-        return sampled_softmax_loss(vectors, self.items, labels, sample=sample) / len(labels)
+        drawn = torch.randperm(len(self.items), device=several.device)[: self.negatives]
+        # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
+        met, (near_histories, near_targets, sample) = _renumbered(histories, several, drawn)
+        items = functional.embedding(met, self.items)
+        vectors, labels = self._expected(near_histories, near_targets, items=items)
+        return sampled_softmax_loss(vectors, items, labels, sample=sample, out_of=len(self.items)) / len(labels)
+
+    def _expected(self, histories: Tensor, targets: Tensor, *, items: Tensor) -> tuple[Tensor, Tensor]:
+        """What is expected at all positions that have targets (found, width), and these (found, targets)."""
+        vectors, labels = [], []
+        for rows, length in _of_like_length(histories, at_a_time=ROWS_OF_LIKE_LENGTH):
+            near = targets[rows, -length:]
+            wanted = (near >= 0).any(dim=2)
+            vectors.append(self.encode(histories[rows, -length:], items=items)[wanted])
+            labels.append(near[wanted])
+        return torch.cat(vectors), torch.cat(labels)
 
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
@@ -127,8 +150,8 @@ class SasRec(nn.Module):
         was_training = self.training
         self.eval()
         expected = torch.empty(len(latest), self.items.shape[1])
-        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), expected.split(HISTORIES_AT_A_TIME), strict=True):
-            into.copy_(self.encode(part)[:, -1])
+        for rows, length in _of_like_length(latest, at_a_time=HISTORIES_AT_A_TIME):
+            expected[rows.cpu()] = self.encode(latest[rows, -length:], last=1)[:, 0].cpu()
         self.train(was_training)
         result: Float32Array = expected.numpy()
         return result
@@ -137,6 +160,23 @@ class SasRec(nn.Module):
         """The items' own embeddings (items, width)."""
         result: Float32Array = self.items.detach().cpu().numpy()
         return result
+
+
+def _of_like_length(histories: Tensor, *, at_a_time: int) -> Iterator[tuple[Tensor, int]]:
+    """Rows of histories (rows, positions), -1 in front, shortest first, and how long the longest of them is."""
+    lengths = (histories >= 0).sum(dim=1)
+    for rows in lengths.argsort(stable=True).split(at_a_time):
+        if len(rows):
+            yield rows, max(1, int(lengths[rows[-1]]))
+
+
+def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The distinct items of all parts, ascending, and the parts with each item's place among them; -1 stays -1."""
+    numbers, places = torch.unique(torch.cat([part.flatten() for part in parts]), return_inverse=True)
+    is_item = numbers >= 0
+    places = places - (~is_item).sum()
+    sizes = [part.numel() for part in parts]
+    return numbers[is_item], [own.view(part.shape) for own, part in zip(places.split(sizes), parts, strict=True)]
 
 
 class _Block(nn.Module):
@@ -153,13 +193,15 @@ class _Block(nn.Module):
         self.heads = heads
         self.dropout = dropout
 
-    def forward(self, hidden: Tensor, *, visible: Tensor) -> Tensor:
-        """hidden: (rows, positions, width); visible: (rows, positions, positions)."""
+    def forward(self, hidden: Tensor, *, visible: Tensor, last: int) -> Tensor:
+        """The `last` positions of hidden (rows, positions, width); visible: (rows, positions, positions)."""
         rows, positions, width = hidden.shape
         parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=visible.unsqueeze(1))
-        merged = self.merge(attended.transpose(1, 2).reshape(rows, positions, width))
-        hidden = hidden + functional.dropout(merged, self.dropout, training=self.training)
+        attended = functional.scaled_dot_product_attention(
+            queries[:, :, -last:], keys, values, attn_mask=visible[:, -last:].unsqueeze(1)
+        )
+        merged = self.merge(attended.transpose(1, 2).reshape(rows, last, width))
+        hidden = hidden[:, -last:] + functional.dropout(merged, self.dropout, training=self.training)
         expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
         return hidden + functional.dropout(expanded, self.dropout, training=self.training)

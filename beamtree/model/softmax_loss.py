@@ -1,4 +1,4 @@
-"""Cross-entropy over very many items: over all of them, its gradients found on the way, or over a sample.
+"""Cross-entropy over very many items: over all of them, or over a sample; its gradients are found on the way.
 
 Scores (rows, items) are the largest thing in learning a model that scores all items. They are made a few rows at a time
 in one buffer that is used again, and each becomes its own gradient in place: none is computed twice, none is kept.
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-SCORES_AT_A_TIME = 2**22
-"""Scores in memory together: 16 MB, which a processor's last cache holds."""
+SCORES_AT_A_TIME = 2**21
+"""Scores in memory together: 8 MB, which a processor's last cache holds."""
 
 
 def softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
@@ -20,51 +20,71 @@ def softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
 
     vectors: (rows, width); items: (items, width). A label of -1 is none; the labels of a row share it evenly.
     """
-    loss: Tensor = _SoftmaxLoss.apply(vectors, items, labels)  # type: ignore[no-untyped-call]
-    return loss
+    nothing = labels[:, :0]
+    total = _log_total(vectors, items, own=nothing.to(vectors.dtype), left_out=nothing)
+    return total - _mean_scores(_scores_of(labels, vectors, items), labels).sum()
 
 
-def sampled_softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor, *, sample: Tensor) -> Tensor:
-    """The same with a sample (drawn,) of distinct items in the place of all that are not labels of the row.
+def sampled_softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor, *, sample: Tensor, out_of: int) -> Tensor:
+    """The same with a sample (drawn,) of distinct items in the place of all `out_of` that are not labels of the row.
 
-    Drawn uniformly, each stands for len(items) / len(sample) of them; a sample of all items gives the loss itself.
+    Drawn uniformly, each stands for out_of / len(sample) of them; a sample of all items gives the loss itself.
     """
     is_label = labels >= 0
-    wanted = (vectors.unsqueeze(1) * functional.embedding(labels.clamp(min=0), items)).sum(dim=2)
+    wanted = _scores_of(labels, vectors, items)
     repeated = ((labels.unsqueeze(1) == labels.unsqueeze(2)) & is_label.unsqueeze(1)).sum(dim=2).clamp(min=1)
-    others = vectors @ functional.embedding(sample, items).T + math.log(len(items) / len(sample))
-    is_wanted = (labels.unsqueeze(2) == sample).any(dim=1)
-    competing = torch.cat(
-        [(wanted - repeated.log()).masked_fill(~is_label, -torch.inf), others.masked_fill(is_wanted, -torch.inf)], dim=1
-    )
-    likely = wanted.masked_fill(~is_label, 0.0).sum(dim=1) / is_label.sum(dim=1)
-    return (competing.logsumexp(dim=1) - likely).sum()
+    stands_for = math.log(out_of / len(sample))
+    own = (wanted - repeated.log() - stands_for).masked_fill(~is_label, -torch.inf)
+    place = sample.new_full((len(items),), -1)
+    place[sample] = torch.arange(len(sample), device=sample.device)
+    drawn_label = torch.where(is_label, place[labels.clamp(min=0)], -1)
+    total = _log_total(vectors, functional.embedding(sample, items), own=own, left_out=drawn_label)
+    return total + len(vectors) * stands_for - _mean_scores(wanted, labels).sum()
 
 
-class _SoftmaxLoss(torch.autograd.Function):
+def _scores_of(labels: Tensor, vectors: Tensor, items: Tensor) -> Tensor:
+    """(rows, targets); that of no label means nothing."""
+    return (vectors.unsqueeze(1) * functional.embedding(labels.clamp(min=0), items)).sum(dim=2)
+
+
+def _mean_scores(scores: Tensor, labels: Tensor) -> Tensor:
+    """Of the labels of each row, (rows,)."""
+    is_label = labels >= 0
+    return scores.masked_fill(~is_label, 0.0).sum(dim=1) / is_label.sum(dim=1)
+
+
+def _log_total(vectors: Tensor, items: Tensor, *, own: Tensor, left_out: Tensor) -> Tensor:
+    """Sum over rows of log(sum(exp(vectors @ items.T)) + sum(exp(own))).
+
+    own: (rows, some) scores beside those of the items; left_out: (rows, some) items that do not count, -1 = none.
+    """
+    total: Tensor = _LogTotal.apply(vectors, items, own, left_out)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _LogTotal(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, vectors: Tensor, items: Tensor, labels: Tensor) -> Tensor:
-        is_label = labels >= 0
-        shares = is_label / is_label.sum(dim=1, keepdim=True).to(vectors.dtype)
-        places = labels.clamp(min=0)
+    def forward(ctx: Any, vectors: Tensor, items: Tensor, own: Tensor, left_out: Tensor) -> Tensor:
         at_a_time = max(1, SCORES_AT_A_TIME // len(items))
         buffer = vectors.new_empty(min(at_a_time, len(vectors)), len(items))
-        d_vectors, d_items = torch.empty_like(vectors), torch.zeros_like(items)
-        loss = vectors.new_zeros(())
+        d_vectors, d_items, d_own = torch.empty_like(vectors), torch.zeros_like(items), torch.empty_like(own)
+        log_total = vectors.new_zeros(())
         for first in range(0, len(vectors), at_a_time):
             part = slice(first, first + at_a_time)
             scores = torch.mm(vectors[part], items.T, out=buffer[: len(vectors[part])])
-            loss -= (scores.gather(1, places[part]) * shares[part]).sum()
-            highest = scores.max(dim=1, keepdim=True).values
-            total = scores.sub_(highest).exp_().sum(dim=1, keepdim=True)
-            loss += (highest + total.log()).sum()
-            d_scores = scores.div_(total).scatter_add_(1, places[part], -shares[part])
-            torch.mm(d_scores, items, out=d_vectors[part])
-            d_items.addmm_(d_scores.T, vectors[part])
-        ctx.save_for_backward(d_vectors, d_items)
-        return loss
+            row, column = (left_out[part] >= 0).nonzero(as_tuple=True)
+            scores[row, left_out[part][row, column]] = -torch.inf
+            highest = torch.cat([scores.amax(dim=1, keepdim=True), own[part]], dim=1).amax(dim=1, keepdim=True)
+            d_own[part] = (own[part] - highest).exp_()
+            total = scores.sub_(highest).exp_().sum(dim=1, keepdim=True) + d_own[part].sum(dim=1, keepdim=True)
+            log_total += (highest + total.log()).sum()
+            torch.mm(scores.div_(total), items, out=d_vectors[part])
+            d_items.addmm_(scores.T, vectors[part])
+            d_own[part] /= total
+        ctx.save_for_backward(d_vectors, d_items, d_own)
+        return log_total
 
     @staticmethod
-    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor, Tensor, None]:
-        d_vectors, d_items = ctx.saved_tensors
-        return d_loss[0] * d_vectors, d_loss[0] * d_items, None
+    def backward(ctx: Any, *d_total: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        d_vectors, d_items, d_own = ctx.saved_tensors
+        return d_total[0] * d_vectors, d_total[0] * d_items, d_total[0] * d_own, None

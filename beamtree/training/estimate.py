@@ -165,7 +165,7 @@ def _train(
     """
     settings = run.settings
     counted_at = kept_at = run.clock()
-    optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4)
+    optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True)
     restored = None if store is None else store.restore(estimator, optimiser)
     if restored is None:
         start()

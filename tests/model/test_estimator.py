@@ -13,7 +13,9 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import Split, split_none, split_users
 from beamtree.errors import InterruptedTraining
+from beamtree.model import estimator as module
 from beamtree.model.estimator import PopularityEstimator, SasRec
+from beamtree.model.softmax_loss import sampled_softmax_loss
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, TrainingWindows, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.horizon import TargetHorizon
@@ -55,6 +57,44 @@ def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
     logits = model.encode(inputs) @ model.items.T
     expected = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
     torch.testing.assert_close(model.loss(inputs, targets), expected)
+
+
+def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = torch.tensor([[3, 4, 5, 0], [-1, -1, -1, 2], [-1, -1, -1, -1], [-1, -1, 0, 1]])
+    targets = torch.tensor([[4, 5, 0, 1], [-1, -1, -1, 3], [-1, -1, -1, -1], [-1, -1, 1, 2]])
+    losses, gradients = [], []
+    for rows_together in (1, 2, 4):
+        monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
+        model = estimator()
+        losses.append(model.loss(inputs, targets))
+        gradients.append(torch.autograd.grad(losses[-1], [model.items, model.positions]))
+    logits = model.encode(inputs) @ model.items.T
+    torch.testing.assert_close(
+        losses[0], torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
+    )
+    for other in (1, 2):
+        torch.testing.assert_close(losses[other], losses[0])
+        torch.testing.assert_close(gradients[other], gradients[0])
+
+
+def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
+    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
+    model = estimator(negatives=3)
+    torch.manual_seed(5)
+    loss = model.loss(inputs, targets)
+    torch.manual_seed(5)
+    drawn = torch.randperm(6)[:3]
+    vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
+    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, out_of=6) / len(labels)
+    torch.testing.assert_close(loss, expected)
+    every = [model.items, model.positions]
+    torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
+
+
+def test_what_comes_next_is_what_the_last_position_expects() -> None:
+    model, asked = estimator(), histories([0, 1, 2, 3], [-1, -1, 4, 5])
+    encoded = model.encode(torch.from_numpy(asked).long())
+    np.testing.assert_allclose(model.expectations(asked), encoded[:, -1].detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_several_targets_of_a_position_share_it() -> None:

@@ -86,7 +86,8 @@ def role_section(
 
 def _main_table(lines: list[Line]) -> str:
     header = ["system", "seeds", *METRICS.values(), "F@20 of unseen", "seen in the 20"]
-    header += ["lost to beam (below 0: gained)", "instances", "seconds", "of these estimator", "processor seconds"]
+    header += ["lost to beam (below 0: gained)", "instances", "seconds", "of these estimator"]
+    header += ["estimator kept", "processor seconds"]
     rows = []
     for system, own in grouped(lines, lambda line: line["system"]).items():
         unseen = [line["unseen"]["f@20"] for line in own if "unseen" in line]
@@ -94,6 +95,7 @@ def _main_table(lines: list[Line]) -> str:
         lost = [share for share in map(lost_share, own) if share is not None]
         seconds = Spread.of([line["seconds"] for line in own]).mean
         estimator = [line["seconds_estimator"] for line in own if line.get("seconds_estimator")]
+        training = [line["stages"]["estimator_seconds"] for line in own if line.get("seconds_estimator")]
         processor = [line["cpu_seconds"] for line in own if line.get("cpu_seconds") is not None]
         rows.append(
             [
@@ -106,6 +108,7 @@ def _main_table(lines: list[Line]) -> str:
                 f"{Spread.of([line['instances'] for line in own]).mean:,.0f}",
                 f"{seconds:,.0f}",
                 _part(Spread.of(estimator).mean, of=seconds) if estimator else "",
+                _without(Spread.of(training).mean, Spread.of(estimator).mean, of=seconds) if training else "",
                 f"{Spread.of(processor).mean:,.0f}" if processor else "",
             ]
         )
@@ -127,6 +130,11 @@ def _departures(line: Line) -> str:
 
 def _part(seconds: float, *, of: float) -> str:
     return f"{seconds:,.0f} ({100 * seconds / of:.0f} %)"
+
+
+def _without(training: float, estimator: float, *, of: float) -> str:
+    """What is left of the estimator's part, its labels, when its training is saved."""
+    return _part(estimator - training, of=of - training)
 
 
 def _claims(lines: list[Line], validation: list[Line], *, data: str) -> str:

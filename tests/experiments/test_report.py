@@ -93,6 +93,7 @@ def test_a_row_has_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> None:
         "240,000",
         "700",
         "",
+        "",
         "650",
     ]
     assert "500 test users, protocol paper" in text
@@ -388,5 +389,6 @@ def test_a_trial_shows_the_settings_that_set_it_apart(tmp_path: Path) -> None:
 
 
 def test_the_estimators_share_of_the_time_is_told(tmp_path: Path) -> None:
-    [row] = rows_of(page(tmp_path, [line("dtr-t-rl", 0.1, seconds=400.0, seconds_estimator=100.0)]), "DTR(T-RL)")
-    assert row[11:13] == ["400", "100 (25 %)"]
+    run = line("dtr-t-rl", 0.1, seconds=400.0, seconds_estimator=100.0, stages={"estimator_seconds": 80.0})
+    [row] = rows_of(page(tmp_path, [run]), "DTR(T-RL)")
+    assert row[11:14] == ["400", "100 (25 %)", "20 (6 %)"], "with it kept, labels are 20 of 320 seconds"

@@ -77,7 +77,7 @@ def inspect(
     }
     given = [name for name, value in options.items() if value is not None]
     if given:
-        raise InputError(f"{' and '.join(given)} belong to a report, and that needs the log: add --log LOG.")
+        raise InputError(f"A report needs the log: add --log LOG, or leave out {' and '.join(given)}.")
     _show(load_artefact(model), as_json=as_json)
 
 

@@ -26,6 +26,7 @@ def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, fl
     """Milliseconds per step both ways, and the speedup; both have the same loss."""
     settings = EstimatorSettings(negatives=negatives, dropout=0.0)
     histories, targets = _windows(settings.batch_size, items=items)
+    odds = torch.ones(items)
     plain, ours = (
         SasRec(settings, num_items=items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0))
         for _ in range(2)
@@ -33,9 +34,9 @@ def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, fl
 
     def plain_loss() -> Tensor:
         vectors, labels = plain.encode(histories)[targets >= 0], targets[targets >= 0]
-        sample = torch.randperm(items)[:negatives]
+        sample, times = torch.multinomial(odds, negatives, replacement=True).unique(return_counts=True)
         wanted = (vectors * functional.embedding(labels, plain.items)).sum(dim=1, keepdim=True)
-        others = vectors @ functional.embedding(sample, plain.items).T + torch.tensor(items / negatives).log()
+        others = vectors @ functional.embedding(sample, plain.items).T + (times * items / negatives).log()
         scores = torch.cat([wanted, others.masked_fill(labels.unsqueeze(1) == sample, -torch.inf)], dim=1)
         return functional.cross_entropy(scores, torch.zeros_like(labels))
 
@@ -45,7 +46,9 @@ def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, fl
     torch.testing.assert_close(ours.loss(histories, targets), expected)
     contestants = {
         "plain": _step(plain, plain_loss, torch.optim.AdamW(plain.parameters())),
-        "ours": _step(ours, lambda: ours.loss(histories, targets), torch.optim.AdamW(ours.parameters(), fused=True)),
+        "ours": _step(
+            ours, lambda: ours.loss(histories, targets, odds=odds), torch.optim.AdamW(ours.parameters(), fused=True)
+        ),
     }
     best = {name: min(times) for name, times in take_turns(contestants, turns=turns).items()}
     return {

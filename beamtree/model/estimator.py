@@ -107,21 +107,24 @@ class SasRec(nn.Module):
         encoded: Tensor = self.final_norm(hidden)
         return encoded
 
-    def loss(self, histories: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, histories: Tensor, targets: Tensor, *, odds: Tensor | None = None) -> Tensor:
         """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items or a sample.
 
-        Several targets of a position (rows, positions, targets) share it evenly.
+        Several targets of a position (rows, positions, targets) share it evenly. odds: (items,), how likely each is
+        drawn for the sample; default: all equally.
         """
         several = targets if targets.ndim == 3 else targets.unsqueeze(2)
         if self.negatives is None or self.negatives >= len(self.items):
             vectors, labels = self._expected(histories, several, items=self.items)
             return softmax_loss(vectors, self.items, labels) / len(labels)
-        drawn = torch.randperm(len(self.items), device=several.device)[: self.negatives]
+        odds = torch.ones(len(self.items), device=several.device) if odds is None else odds
+        drawn, times = torch.multinomial(odds, self.negatives, replacement=True).unique(return_counts=True)
+        stand_for = times * odds.sum() / (self.negatives * odds[drawn])
         # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
         met, (near_histories, near_targets, sample) = _renumbered(histories, several, drawn)
         items = functional.embedding(met, self.items)
         vectors, labels = self._expected(near_histories, near_targets, items=items)
-        return sampled_softmax_loss(vectors, items, labels, sample=sample, out_of=len(self.items)) / len(labels)
+        return sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for) / len(labels)
 
     def _expected(self, histories: Tensor, targets: Tensor, *, items: Tensor) -> tuple[Tensor, Tensor]:
         """What is expected at all positions that have targets (found, width), and these (found, targets)."""

@@ -27,6 +27,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 120.0
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
 ValidateEstimator = Callable[[Estimator], float]
 
 
@@ -134,6 +135,15 @@ class TrainingWindows:
     def __len__(self) -> int:
         return len(self.first)
 
+    def odds(self, num_items: int) -> Float32Array:
+        """How likely each item (items,) is drawn as a negative: half of the draws by frequency, half of them evenly."""
+        begun = np.bincount(self.first + 1, minlength=len(self.items) + 1)
+        ended = np.bincount(self.end, minlength=len(self.items) + 1)
+        times_wanted = np.cumsum(begun - ended)[:-1]
+        counts = np.bincount(self.items, weights=times_wanted, minlength=num_items)
+        odds: Float32Array = (counts / max(1.0, counts.sum()) + 1.0 / num_items).astype(np.float32)
+        return odds
+
     def batch(
         self, windows: Int64Array, *, horizon: TargetHorizon = VERY_NEXT, epoch: int = 0
     ) -> tuple[Int32Array, Int32Array]:
@@ -164,6 +174,7 @@ def _train(
     Everything random is a function of (seed, step), so that an interrupted training goes on to the same bytes.
     """
     settings = run.settings
+    odds = torch.from_numpy(windows.odds(len(estimator.items)))
     counted_at = kept_at = run.clock()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True)
     restored = None if store is None else store.restore(estimator, optimiser)
@@ -185,7 +196,8 @@ def _train(
         while progress.step_in_epoch < steps_per_epoch:
             first = progress.step_in_epoch * settings.batch_size
             chosen = order[first : first + settings.batch_size]
-            progress.loss += _step(estimator, optimiser, windows, chosen, progress=progress, run=run) * len(chosen)
+            loss = _step(estimator, optimiser, windows, chosen, odds=odds, progress=progress, run=run)
+            progress.loss += loss * len(chosen)
             progress.step_in_epoch += 1
             progress.step += 1
             if run.should_stop():
@@ -196,9 +208,9 @@ def _train(
         estimator.eval()
         score = 0.0 if run.validate is None else run.validate(estimator)
         is_best = run.validate is None or progress.best_score is None or score > progress.best_score
-        loss = progress.loss / len(windows)
+        mean_loss = progress.loss / len(windows)
         progress.epoch, progress.step_in_epoch, progress.loss = progress.epoch + 1, 0, 0.0
-        run.listen(EstimatorValidated(progress.epoch, settings.epochs, loss=loss, score=score, is_best=is_best))
+        run.listen(EstimatorValidated(progress.epoch, settings.epochs, loss=mean_loss, score=score, is_best=is_best))
         if is_best:
             progress.best_score, best, progress.epochs_since_best = score, estimator_arrays(estimator), 0
         else:
@@ -214,6 +226,7 @@ def _step(
     windows: TrainingWindows,
     chosen: Int64Array,
     *,
+    odds: torch.Tensor,
     progress: EstimatorProgress,
     run: EstimatorRun,
 ) -> float:
@@ -221,7 +234,7 @@ def _step(
     inputs, targets = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
-        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long())
+        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long(), odds=odds)
         optimiser.zero_grad()
         loss.backward()
     torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)

@@ -79,16 +79,34 @@ def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypat
 
 def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
     inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
-    model = estimator(negatives=3)
+    model, odds = estimator(negatives=3), torch.tensor([4.0, 1.0, 1.0, 2.0, 1.0, 1.0])
     torch.manual_seed(5)
-    loss = model.loss(inputs, targets)
+    loss = model.loss(inputs, targets, odds=odds)
     torch.manual_seed(5)
-    drawn = torch.randperm(6)[:3]
+    drawn, times = torch.multinomial(odds, 3, replacement=True).unique(return_counts=True)
     vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
-    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, out_of=6) / len(labels)
+    stand_for = times / (3 * odds[drawn] / 10.0)
+    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
     torch.testing.assert_close(loss, expected)
     every = [model.items, model.positions]
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
+
+
+def test_drawn_negatives_stand_for_all_items_whatever_their_odds() -> None:
+    inputs, targets = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[-1, -1, -1, 4]])
+    model, whole = estimator(negatives=5), estimator()
+    mass = [
+        torch.exp(model.loss(inputs, targets, odds=torch.tensor([5.0, 1.0, 1.0, 2.0, 1.0, 2.0]))).item()
+        for _ in range(3000)
+    ]
+    assert sum(mass) / len(mass) == pytest.approx(torch.exp(whole.loss(inputs, targets)).item(), rel=0.05)
+
+
+def test_half_of_the_negatives_are_drawn_as_often_as_they_are_wanted() -> None:
+    sequences = sequences_of([[0, 1, 2, 1, 1, 1, 2], [2, 1]])
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
+    odds = windows.odds(4)
+    np.testing.assert_allclose(odds, [0.25, 5 / 7 + 0.25, 2 / 7 + 0.25, 0.25], rtol=1e-6)
 
 
 def test_what_comes_next_is_what_the_last_position_expects() -> None:

@@ -47,7 +47,7 @@ def test_a_sample_of_everything_is_the_whole_loss() -> None:
     labels = torch.tensor([[0, 3, 3], [4, -1, -1], [1, 2, -1]])
     vectors, items = draw(3, 4), draw(5, 4, seed=1)
     torch.testing.assert_close(
-        sampled_softmax_loss(vectors, items, labels, sample=torch.tensor([4, 2, 0, 1, 3]), out_of=5),
+        sampled_softmax_loss(vectors, items, labels, sample=torch.tensor([4, 2, 0, 1, 3]), stand_for=torch.ones(5)),
         softmax_loss(vectors, items, labels),
     )
 
@@ -58,7 +58,13 @@ def test_samples_stand_for_all_items() -> None:
     generator = torch.Generator().manual_seed(0)
     mass = [
         torch.exp(
-            sampled_softmax_loss(vectors, items, labels, sample=torch.randperm(40, generator=generator)[:10], out_of=40)
+            sampled_softmax_loss(
+                vectors,
+                items,
+                labels,
+                sample=torch.randperm(40, generator=generator)[:10],
+                stand_for=torch.full((10,), 4.0),
+            )
         ).item()
         for _ in range(3000)
     ]
@@ -67,7 +73,8 @@ def test_samples_stand_for_all_items() -> None:
 
 def test_gradients_follow_the_sampled_loss() -> None:
     labels, sample = torch.tensor([[0, 3, 3], [4, -1, -1], [1, 2, -1]]), torch.tensor([3, 5, 1])
+    stand_for = torch.tensor([1.0, 5.0, 2.5], dtype=torch.float64)
     assert torch.autograd.gradcheck(
-        lambda vectors, items: sampled_softmax_loss(vectors, items, labels, sample=sample, out_of=9),
+        lambda vectors, items: sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for),
         (draw(3, 4), draw(6, 4, seed=1)),
     )

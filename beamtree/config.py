@@ -238,7 +238,9 @@ class EstimatorSettings(_Section):
         "cooccurrence", description="items start from who interacted with what, or at random, as published"
     )
     negatives: int | None = Field(
-        None, ge=1, description="items that a step's targets are told from, half of them drawn by frequency; default: all items"
+        None,
+        ge=1,
+        description="items that a step's targets are told from, half of them drawn by frequency; default: all items",
     )
     epochs: int = Field(30, ge=1, le=1000, description="at most so many passes over the training sequences")
     batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")

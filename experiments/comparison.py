@@ -25,7 +25,7 @@ METRICS = {
     "ndcg@20": "NDCG@20",
     "f@40": "F@40",
 }
-PUBLISHED = settings_of({"settings": {"config": Config.preset("paper").model_dump(mode="json")}})
+PUBLISHED = settings_of({"system": "dtr-t-rl", "settings": {"config": Config.preset("paper").model_dump(mode="json")}})
 HOUSEKEEPING = {
     "training.epochs",
     "training.patience",

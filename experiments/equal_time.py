@@ -15,7 +15,7 @@ from experiments.comparison import verdict
 from experiments.figures import time_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import CLAIMS
-from experiments.results import Line
+from experiments.results import WITH_ESTIMATOR, Line
 from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, ratios
 
 STUDY = "time"
@@ -97,7 +97,7 @@ def _what_was_run(line: Line) -> tuple[str, int, str]:
     """System, length and settings but for the seed; those of the estimator count where labels are rectified."""
     config = Config.recorded(line["settings"]["config"]).model_dump()
     del config["training"]["seed"]
-    if line["system"] != "dtr-t-rl":
+    if line["system"] not in WITH_ESTIMATOR:
         del config["estimator"]
     return line["system"], line["instances"], str(config)
 

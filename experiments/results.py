@@ -12,6 +12,9 @@ from experiments.experiment import Experiment
 
 Line = dict[str, Any]
 
+WITH_ESTIMATOR = ("dtr-t-rl", "sasrec")
+"""The systems that the settings of the estimator decide."""
+
 
 def append_lines(file: Path, lines: Sequence[Line]) -> None:
     """Append all lines of a run in one write that is on the disk when this returns."""
@@ -68,4 +71,9 @@ def has_settings(line: Line, experiment: Experiment, *, seed: int) -> bool:
         config = Config.recorded(recorded["config"])
     except SettingsError:
         return False
-    return config == experiment.config(seed) and recorded["data"] == vars(experiment.data)
+    then, now = (_decisive(settings, experiment.system) for settings in (config, experiment.config(seed)))
+    return then == now and recorded["data"] == vars(experiment.data)
+
+
+def _decisive(config: Config, system: str) -> dict[str, Any]:
+    return config.model_dump(exclude=set() if system in WITH_ESTIMATOR else {"estimator"})

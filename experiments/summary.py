@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from experiments.results import Line
+from experiments.results import WITH_ESTIMATOR, Line
 
 SYSTEM_NAMES = {
     "dtr-u": "DTR(U)",
@@ -96,10 +96,15 @@ def lost_share(line: Line, *, metric: str = "f@20") -> float | None:
 
 
 def settings_of(line: Line) -> dict[str, Any]:
-    """All settings of a line by their full name, but for what tells runs apart anyway: seed and method."""
+    """The settings that decided a line, by their full name, but for what tells runs apart anyway: seed and method."""
     config = line["settings"]["config"]
-    flat = {f"{section}.{name}": value for section, values in config.items() for name, value in values.items()}
-    return {name: value for name, value in flat.items() if name not in ("training.seed", "training.method")}
+    return {
+        f"{section}.{name}": value
+        for section, values in config.items()
+        if section != "estimator" or line["system"] in WITH_ESTIMATOR
+        for name, value in values.items()
+        if (section, name) not in (("training", "seed"), ("training", "method"))
+    }
 
 
 def varying_settings(lines: Sequence[Line]) -> list[str]:

@@ -240,7 +240,7 @@ class EstimatorSettings(_Section):
     negatives: int | None = Field(
         None,
         ge=1,
-        description="items that a step's targets are told from, half of them drawn by frequency; default: all items",
+        description="draws of items that a step's targets are told from, half of them by frequency; default: all items",
     )
     epochs: int = Field(30, ge=1, le=1000, description="at most so many passes over the training sequences")
     batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")

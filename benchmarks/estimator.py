@@ -9,12 +9,14 @@ scores of the sample kept for the way back, and torch's usual Adam.
 import argparse
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.model.estimator import SasRec
+from beamtree.model.proposal import Proposal
 from benchmarks.measure import report, take_turns
 
 HISTORY_LENGTH = 69
@@ -26,7 +28,7 @@ def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, fl
     """Milliseconds per step both ways, and the speedup; both have the same loss."""
     settings = EstimatorSettings(negatives=negatives, dropout=0.0)
     histories, targets = _windows(settings.batch_size, items=items)
-    odds = torch.ones(items)
+    proposal = Proposal.half_by_frequency(np.random.default_rng(0).zipf(1.5, size=items))
     plain, ours = (
         SasRec(settings, num_items=items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0))
         for _ in range(2)
@@ -34,20 +36,22 @@ def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, fl
 
     def plain_loss() -> Tensor:
         vectors, labels = plain.encode(histories)[targets >= 0], targets[targets >= 0]
-        sample, times = torch.multinomial(odds, negatives, replacement=True).unique(return_counts=True)
+        sample, stand_for = proposal.draw(negatives)
         wanted = (vectors * functional.embedding(labels, plain.items)).sum(dim=1, keepdim=True)
-        others = vectors @ functional.embedding(sample, plain.items).T + (times * items / negatives).log()
+        others = vectors @ functional.embedding(sample, plain.items).T + stand_for.float().log()
         scores = torch.cat([wanted, others.masked_fill(labels.unsqueeze(1) == sample, -torch.inf)], dim=1)
         return functional.cross_entropy(scores, torch.zeros_like(labels))
 
     torch.manual_seed(0)
     expected = plain_loss()
     torch.manual_seed(0)
-    torch.testing.assert_close(ours.loss(histories, targets), expected)
+    torch.testing.assert_close(ours.loss(histories, targets, proposal=proposal), expected)
     contestants = {
         "plain": _step(plain, plain_loss, torch.optim.AdamW(plain.parameters())),
         "ours": _step(
-            ours, lambda: ours.loss(histories, targets, odds=odds), torch.optim.AdamW(ours.parameters(), fused=True)
+            ours,
+            lambda: ours.loss(histories, targets, proposal=proposal),
+            torch.optim.AdamW(ours.parameters(), fused=True),
         ),
     }
     best = {name: min(times) for name, times in take_turns(contestants, turns=turns).items()}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from beamtree.config import Config
+from experiments.decisive import decisive_settings
 from experiments.figures import rounds_figure
 from experiments.markdown import compact, describe_asked, table
 from experiments.paper import CLAIMS, in_order
@@ -25,7 +26,7 @@ METRICS = {
     "ndcg@20": "NDCG@20",
     "f@40": "F@40",
 }
-PUBLISHED = settings_of({"system": "dtr-t-rl", "settings": {"config": Config.preset("paper").model_dump(mode="json")}})
+PUBLISHED = decisive_settings(Config.preset("paper").model_dump(mode="json"), system="dtr-t-rl")
 HOUSEKEEPING = {
     "training.epochs",
     "training.patience",
@@ -86,8 +87,8 @@ def role_section(
 
 def _main_table(lines: list[Line]) -> str:
     header = ["system", "seeds", *METRICS.values(), "F@20 of unseen", "seen in the 20"]
-    header += ["lost to beam (below 0: gained)", "instances", "seconds", "of these estimator"]
-    header += ["estimator kept", "processor seconds"]
+    header += ["lost to beam (below 0: gained)", "instances", "seconds", "of these estimator and labels"]
+    header += ["labels, had the estimator been kept", "processor seconds"]
     rows = []
     for system, own in grouped(lines, lambda line: line["system"]).items():
         unseen = [line["unseen"]["f@20"] for line in own if "unseen" in line]

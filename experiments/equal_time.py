@@ -12,10 +12,11 @@ from pathlib import Path
 
 from beamtree.config import Config
 from experiments.comparison import verdict
+from experiments.decisive import decisive_settings
 from experiments.figures import time_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import CLAIMS
-from experiments.results import WITH_ESTIMATOR, Line
+from experiments.results import Line
 from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, ratios
 
 STUDY = "time"
@@ -94,12 +95,9 @@ def _section(known: list[Line], sizes: Sizes, *, data: str, figures: Path) -> li
 
 
 def _what_was_run(line: Line) -> tuple[str, int, str]:
-    """System, length and settings but for the seed; those of the estimator count where labels are rectified."""
+    """System, length and settings."""
     config = Config.recorded(line["settings"]["config"]).model_dump()
-    del config["training"]["seed"]
-    if line["system"] not in WITH_ESTIMATOR:
-        del config["estimator"]
-    return line["system"], line["instances"], str(config)
+    return line["system"], line["instances"], str(decisive_settings(config, system=line["system"]))
 
 
 def _runs_table(groups: list[Group]) -> str:

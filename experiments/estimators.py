@@ -1,6 +1,5 @@
 """Estimators that runs share: each is trained once, and what that took is charged to every run that uses it."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InputError
-from beamtree.fitting.estimator import train_estimator
+from beamtree.fitting.estimator import estimator_store, train_estimator
 from beamtree.model.estimator import Estimator
 from beamtree.storage import replace_text
 from beamtree.training.events import EstimatorAwaited
@@ -35,21 +34,8 @@ def obtain_estimator(
     To be called before a run does anything else: what its journal has by then is the cost. Where another run trained
     the estimator, the journal is charged with it; waiting until that one has it is left out.
     """
-    key = json.dumps(
-        [
-            config.estimator.model_dump(mode="json", exclude={"seed"}),
-            config.model.history_length,
-            config.training.target_horizon,
-            config.training.targets_per_history,
-            config.training.seed if config.estimator.seed is None else config.estimator.seed,
-            config.training.validation_users,
-            config.data.protocol,
-            config.retrieval.exclude_seen,
-            dataset.fingerprint,
-            split.description,
-        ]
-    )
-    cost_file = folder / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    key = estimator_store(dataset, split, config=config, directory=folder).key
+    cost_file = folder / f"cost-{key[:16]}.json"
     begun = journal.seconds()
     with (
         stop_requests() as should_stop,

@@ -34,8 +34,8 @@ the commit; those on normalisation by `python -m benchmarks.normalisation`, in
 - **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
 - ± is the standard deviation over the seeds. A ratio is taken seed by seed, then averaged.
 - Instances are histories with their targets that training saw, over all rounds. Seconds are wall-clock of training
-  on two cores, orders of magnitude where they were shared; the estimator's are those of SASRec and its labels, and
-  only those of the labels where a kept estimator saves its training.
+  on two cores, orders of magnitude where they were shared. Of these, DTR(T-RL) spends some on SASRec and its labels;
+  a second fit finds SASRec kept, and beside it stands what it would then spend on labels, with its share of the rest.
 - A ratio on the validation users, from the same runs, shows how much of it the choice of users decides: there are some
   hundred of either. Settings were chosen on these users, so that they flatter whatever was tuned.
 - F@20 of unseen: when the items of a user's history are left out, which the paper's protocol does not do; seen in the

@@ -8,12 +8,10 @@ from typing import Any
 
 from beamtree.config import Config
 from beamtree.errors import DataError, SettingsError
+from experiments.decisive import decisive_settings
 from experiments.experiment import Experiment
 
 Line = dict[str, Any]
-
-WITH_ESTIMATOR = ("dtr-t-rl", "sasrec")
-"""The systems that the settings of the estimator decide."""
 
 
 def append_lines(file: Path, lines: Sequence[Line]) -> None:
@@ -71,9 +69,8 @@ def has_settings(line: Line, experiment: Experiment, *, seed: int) -> bool:
         config = Config.recorded(recorded["config"])
     except SettingsError:
         return False
-    then, now = (_decisive(settings, experiment.system) for settings in (config, experiment.config(seed)))
+    then, now = (
+        decisive_settings(settings.model_dump(), system=experiment.system)
+        for settings in (config, experiment.config(seed))
+    )
     return then == now and recorded["data"] == vars(experiment.data)
-
-
-def _decisive(config: Config, system: str) -> dict[str, Any]:
-    return config.model_dump(exclude=set() if system in WITH_ESTIMATOR else {"estimator"})

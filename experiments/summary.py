@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from experiments.results import WITH_ESTIMATOR, Line
+from experiments.decisive import decisive_settings
+from experiments.results import Line
 
 SYSTEM_NAMES = {
     "dtr-u": "DTR(U)",
@@ -96,15 +97,8 @@ def lost_share(line: Line, *, metric: str = "f@20") -> float | None:
 
 
 def settings_of(line: Line) -> dict[str, Any]:
-    """The settings that decided a line, by their full name, but for what tells runs apart anyway: seed and method."""
-    config = line["settings"]["config"]
-    return {
-        f"{section}.{name}": value
-        for section, values in config.items()
-        if section != "estimator" or line["system"] in WITH_ESTIMATOR
-        for name, value in values.items()
-        if (section, name) not in (("training", "seed"), ("training", "method"))
-    }
+    """The settings that decided a line, by their full name."""
+    return decisive_settings(line["settings"]["config"], system=line["system"])
 
 
 def varying_settings(lines: Sequence[Line]) -> list[str]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
+from beamtree.model.proposal import Proposal
 from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
 
 Int32Array = npt.NDArray[np.int32]
@@ -98,7 +99,7 @@ class SasRec(nn.Module):
         asked = length if last is None else last
         # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
         vectors = functional.embedding(histories.clamp(min=0), self.items if items is None else items)
-        placed = vectors * present.unsqueeze(-1) + self.positions[self.history_length - length :]
+        placed = vectors * present.unsqueeze(-1) + self.positions[-length:]
         hidden = functional.dropout(placed, self.dropout, training=self.training)
         causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()
         visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=histories.device)
@@ -107,19 +108,17 @@ class SasRec(nn.Module):
         encoded: Tensor = self.final_norm(hidden)
         return encoded
 
-    def loss(self, histories: Tensor, targets: Tensor, *, odds: Tensor | None = None) -> Tensor:
+    def loss(self, histories: Tensor, targets: Tensor, *, proposal: Proposal) -> Tensor:
         """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items or a sample.
 
-        Several targets of a position (rows, positions, targets) share it evenly. odds: (items,), how likely each is
-        drawn for the sample; default: all equally.
+        There must be a target; several of a position (rows, positions, targets) share it evenly. proposal: where a
+        sample is drawn from.
         """
         several = targets if targets.ndim == 3 else targets.unsqueeze(2)
         if self.negatives is None or self.negatives >= len(self.items):
             vectors, labels = self._expected(histories, several, items=self.items)
             return softmax_loss(vectors, self.items, labels) / len(labels)
-        odds = torch.ones(len(self.items), device=several.device) if odds is None else odds
-        drawn, times = torch.multinomial(odds, self.negatives, replacement=True).unique(return_counts=True)
-        stand_for = times * odds.sum() / (self.negatives * odds[drawn])
+        drawn, stand_for = (part.to(several.device) for part in proposal.draw(self.negatives))
         # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
         met, (near_histories, near_targets, sample) = _renumbered(histories, several, drawn)
         items = functional.embedding(met, self.items)
@@ -129,7 +128,7 @@ class SasRec(nn.Module):
     def _expected(self, histories: Tensor, targets: Tensor, *, items: Tensor) -> tuple[Tensor, Tensor]:
         """What is expected at all positions that have targets (found, width), and these (found, targets)."""
         vectors, labels = [], []
-        for rows, length in _of_like_length(histories, at_a_time=ROWS_OF_LIKE_LENGTH):
+        for rows, length in _of_like_length(histories):
             near = targets[rows, -length:]
             wanted = (near >= 0).any(dim=2)
             vectors.append(self.encode(histories[rows, -length:], items=items)[wanted])
@@ -153,8 +152,9 @@ class SasRec(nn.Module):
         was_training = self.training
         self.eval()
         expected = torch.empty(len(latest), self.items.shape[1])
-        for rows, length in _of_like_length(latest, at_a_time=HISTORIES_AT_A_TIME):
-            expected[rows.cpu()] = self.encode(latest[rows, -length:], last=1)[:, 0].cpu()
+        # All of one width, whatever their lengths: the last bits of a row must not depend on the rows beside it.
+        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), expected.split(HISTORIES_AT_A_TIME), strict=True):
+            into.copy_(self.encode(part, last=1)[:, 0])
         self.train(was_training)
         result: Float32Array = expected.numpy()
         return result
@@ -165,12 +165,12 @@ class SasRec(nn.Module):
         return result
 
 
-def _of_like_length(histories: Tensor, *, at_a_time: int) -> Iterator[tuple[Tensor, int]]:
+def _of_like_length(histories: Tensor) -> Iterator[tuple[Tensor, int]]:
     """Rows of histories (rows, positions), -1 in front, shortest first, and how long the longest of them is."""
-    lengths = (histories >= 0).sum(dim=1)
-    for rows in lengths.argsort(stable=True).split(at_a_time):
-        if len(rows):
-            yield rows, max(1, int(lengths[rows[-1]]))
+    present = histories >= 0
+    lengths = torch.where(present.any(dim=1), present.shape[1] - present.int().argmax(dim=1), 1)
+    for rows in lengths.argsort(stable=True).split(ROWS_OF_LIKE_LENGTH):
+        yield rows, int(lengths[rows[-1]])
 
 
 def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:

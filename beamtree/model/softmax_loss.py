@@ -47,7 +47,7 @@ def sampled_softmax_loss(
 
 def _scores_of(labels: Tensor, vectors: Tensor, items: Tensor) -> Tensor:
     """(rows, targets); that of no label means nothing."""
-    return (vectors.unsqueeze(1) * functional.embedding(labels.clamp(min=0), items)).sum(dim=2)
+    return torch.bmm(functional.embedding(labels.clamp(min=0), items), vectors.unsqueeze(2)).squeeze(2)
 
 
 def _mean_scores(scores: Tensor, labels: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
 from beamtree.model.first_vectors import start_near
+from beamtree.model.proposal import Proposal
 from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
 from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Listener
 from beamtree.training.horizon import NO_TARGET, TargetHorizon
@@ -27,7 +28,6 @@ SECONDS_BETWEEN_CHECKPOINTS = 120.0
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
 ValidateEstimator = Callable[[Estimator], float]
 
 
@@ -135,14 +135,12 @@ class TrainingWindows:
     def __len__(self) -> int:
         return len(self.first)
 
-    def odds(self, num_items: int) -> Float32Array:
-        """How likely each item (items,) is drawn as a negative: half of the draws by frequency, half of them evenly."""
+    def counts(self, num_items: int) -> Int64Array:
+        """How often each item (items,) is next in line."""
         begun = np.bincount(self.first + 1, minlength=len(self.items) + 1)
         ended = np.bincount(self.end, minlength=len(self.items) + 1)
         times_wanted = np.cumsum(begun - ended)[:-1]
-        counts = np.bincount(self.items, weights=times_wanted, minlength=num_items)
-        odds: Float32Array = (counts / max(1.0, counts.sum()) + 1.0 / num_items).astype(np.float32)
-        return odds
+        return np.bincount(self.items, weights=times_wanted, minlength=num_items).astype(np.int64)
 
     def batch(
         self, windows: Int64Array, *, horizon: TargetHorizon = VERY_NEXT, epoch: int = 0
@@ -174,7 +172,7 @@ def _train(
     Everything random is a function of (seed, step), so that an interrupted training goes on to the same bytes.
     """
     settings = run.settings
-    odds = torch.from_numpy(windows.odds(len(estimator.items)))
+    proposal = Proposal.half_by_frequency(windows.counts(len(estimator.items)))
     counted_at = kept_at = run.clock()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=settings.learning_rate, weight_decay=1e-4, fused=True)
     restored = None if store is None else store.restore(estimator, optimiser)
@@ -196,7 +194,7 @@ def _train(
         while progress.step_in_epoch < steps_per_epoch:
             first = progress.step_in_epoch * settings.batch_size
             chosen = order[first : first + settings.batch_size]
-            loss = _step(estimator, optimiser, windows, chosen, odds=odds, progress=progress, run=run)
+            loss = _step(estimator, optimiser, windows, chosen, proposal=proposal, progress=progress, run=run)
             progress.loss += loss * len(chosen)
             progress.step_in_epoch += 1
             progress.step += 1
@@ -226,7 +224,7 @@ def _step(
     windows: TrainingWindows,
     chosen: Int64Array,
     *,
-    odds: torch.Tensor,
+    proposal: Proposal,
     progress: EstimatorProgress,
     run: EstimatorRun,
 ) -> float:
@@ -234,7 +232,7 @@ def _step(
     inputs, targets = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
-        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long(), odds=odds)
+        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long(), proposal=proposal)
         optimiser.zero_grad()
         loss.backward()
     torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)

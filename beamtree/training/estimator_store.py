@@ -22,7 +22,8 @@ from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, w
 from beamtree.training.exclusive import exclusive
 
 KIND = "beamtree estimator"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""Of the files and of the way of learning: what an earlier one gave is not found."""
 WEIGHTS = "estimator.safetensors"
 STATE = "state.safetensors"
 

@@ -15,6 +15,7 @@ from beamtree.data.split import Split, split_none, split_users
 from beamtree.errors import InterruptedTraining
 from beamtree.model import estimator as module
 from beamtree.model.estimator import PopularityEstimator, SasRec
+from beamtree.model.proposal import Proposal
 from beamtree.model.softmax_loss import sampled_softmax_loss
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, TrainingWindows, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
@@ -22,6 +23,9 @@ from beamtree.training.horizon import TargetHorizon
 from tests.small import sequences_of
 
 RING = sequences_of([[(start + step) % 6 for step in range(9)] for start in range(6)])
+
+
+UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
 
 
 def estimator(**changes: Any) -> SasRec:
@@ -45,9 +49,13 @@ def test_a_position_sees_itself_and_what_came_before() -> None:
 def test_padding_is_never_looked_at() -> None:
     model = estimator()
     short = model.scores(histories([-1, -1, 2, 3]))
+    learned = model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN)
     with torch.no_grad():
         model.positions[:2] += 10.0
     np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
+    torch.testing.assert_close(
+        model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN), learned
+    )
     assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
 
 
@@ -56,7 +64,7 @@ def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
     inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
     logits = model.encode(inputs) @ model.items.T
     expected = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
-    torch.testing.assert_close(model.loss(inputs, targets), expected)
+    torch.testing.assert_close(model.loss(inputs, targets, proposal=UNEVEN), expected)
 
 
 def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +74,7 @@ def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypat
     for rows_together in (1, 2, 4):
         monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
         model = estimator()
-        losses.append(model.loss(inputs, targets))
+        losses.append(model.loss(inputs, targets, proposal=UNEVEN))
         gradients.append(torch.autograd.grad(losses[-1], [model.items, model.positions]))
     logits = model.encode(inputs) @ model.items.T
     torch.testing.assert_close(
@@ -79,34 +87,22 @@ def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypat
 
 def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
     inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
-    model, odds = estimator(negatives=3), torch.tensor([4.0, 1.0, 1.0, 2.0, 1.0, 1.0])
+    model = estimator(negatives=3)
     torch.manual_seed(5)
-    loss = model.loss(inputs, targets, odds=odds)
+    loss = model.loss(inputs, targets, proposal=UNEVEN)
     torch.manual_seed(5)
-    drawn, times = torch.multinomial(odds, 3, replacement=True).unique(return_counts=True)
+    drawn, stand_for = UNEVEN.draw(3)
     vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
-    stand_for = times / (3 * odds[drawn] / 10.0)
     expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
     torch.testing.assert_close(loss, expected)
     every = [model.items, model.positions]
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
 
 
-def test_drawn_negatives_stand_for_all_items_whatever_their_odds() -> None:
-    inputs, targets = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[-1, -1, -1, 4]])
-    model, whole = estimator(negatives=5), estimator()
-    mass = [
-        torch.exp(model.loss(inputs, targets, odds=torch.tensor([5.0, 1.0, 1.0, 2.0, 1.0, 2.0]))).item()
-        for _ in range(3000)
-    ]
-    assert sum(mass) / len(mass) == pytest.approx(torch.exp(whole.loss(inputs, targets)).item(), rel=0.05)
-
-
-def test_half_of_the_negatives_are_drawn_as_often_as_they_are_wanted() -> None:
+def test_windows_count_what_is_next_in_line() -> None:
     sequences = sequences_of([[0, 1, 2, 1, 1, 1, 2], [2, 1]])
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
-    odds = windows.odds(4)
-    np.testing.assert_allclose(odds, [0.25, 5 / 7 + 0.25, 2 / 7 + 0.25, 0.25], rtol=1e-6)
+    np.testing.assert_array_equal(windows.counts(4), [0, 5, 2, 0])
 
 
 def test_what_comes_next_is_what_the_last_position_expects() -> None:
@@ -122,7 +118,7 @@ def test_several_targets_of_a_position_share_it() -> None:
     logits = model.encode(inputs)[0, 1:] @ model.items.T
     log_p = logits.log_softmax(dim=1)
     expected = -(log_p[0, [1, 4]].mean() + log_p[1, [2, 5]].mean() + log_p[2, 3]) / 3
-    torch.testing.assert_close(model.loss(inputs, torch.stack([first, second], dim=2)), expected)
+    torch.testing.assert_close(model.loss(inputs, torch.stack([first, second], dim=2), proposal=UNEVEN), expected)
 
 
 def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:

@@ -1,6 +1,7 @@
 """Labels that are computed when first met, and kept."""
 
 import numpy as np
+import pytest
 import torch
 
 from beamtree.config import EstimatorSettings
@@ -16,12 +17,14 @@ from beamtree.tree.build import plant
 ITEMS = 50
 
 
-def instances(*, each: int = 1) -> TrainingInstances:
+def instances(*, each: int = 1, history_length: int = 6) -> TrainingInstances:
+    """Of users with 20, 40, 60 and 280 interactions, so that histories are of many lengths."""
     generator = np.random.default_rng(0)
-    sequences = Sequences(generator.integers(0, ITEMS, 400).astype(np.int32), np.array([0, 400]))
-    spans = Spans(user=np.array([0], dtype=np.int32), start=np.array([0]), end=np.array([400]))
+    offsets = np.array([0, 20, 60, 120, 400])
+    sequences = Sequences(generator.integers(0, ITEMS, 400).astype(np.int32), offsets)
+    spans = Spans(user=np.arange(4, dtype=np.int32), start=offsets[:-1], end=offsets[1:])
     horizon = TargetHorizon(each, each=each)
-    return TrainingInstances(sequences, spans, first_target=1, history_length=6, horizon=horizon)
+    return TrainingInstances(sequences, spans, first_target=1, history_length=history_length, horizon=horizon)
 
 
 def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> None:
@@ -40,17 +43,19 @@ def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> Non
     assert asked == [BLOCK, BLOCK], "5, 7 and 300, then 9 alone"
 
 
-def test_labels_do_not_depend_on_the_company_they_are_computed_in() -> None:
+@pytest.mark.parametrize("history_length", [6, 69])
+def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length: int) -> None:
     estimator = SasRec(
         EstimatorSettings(width=16, heads=2),
         num_items=ITEMS,
-        history_length=6,
+        history_length=history_length,
         generator=torch.Generator().manual_seed(0),
     ).eval()
     tree = plant(np.random.default_rng(1).permutation(ITEMS).astype(np.int32), branching=2)
 
     def rectified() -> RectifiedInstances:
-        return RectifiedInstances(instances(each=3), estimator=estimator, tree=tree, rectification="normalised")
+        some = instances(each=3, history_length=history_length)
+        return RectifiedInstances(some, estimator=estimator, tree=tree, rectification="normalised")
 
     together, apart = rectified(), rectified()
     every = np.arange(200)

@@ -1,0 +1,30 @@
+"""Where negatives are drawn from, and how many items each of them stands for."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+class Proposal:
+    """The share of the draws that each item gets; what is drawn stands for as many items as its share is small.
+
+    In double precision, because the shares of millions of items are added up.
+    """
+
+    def __init__(self, shares: npt.NDArray[np.float64]) -> None:
+        """shares: (items,), adding up to 1."""
+        self._shares = torch.from_numpy(shares)
+        self._up_to = self._shares.cumsum(dim=0)
+
+    @classmethod
+    def half_by_frequency(cls, counts: npt.NDArray[np.int64]) -> "Proposal":
+        """Half of the draws follow the counts (items,), half of them go evenly to all items."""
+        return cls(0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts))
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """The distinct items of so many draws, and how many items each of them stands for."""
+        points = torch.rand(count, dtype=torch.float64) * self._up_to[-1]
+        places = torch.searchsorted(self._up_to, points, right=True).clamp(max=len(self._shares) - 1)
+        drawn, times = places.unique(return_counts=True)
+        return drawn, times / (count * self._shares[drawn])

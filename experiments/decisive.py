@@ -1,0 +1,38 @@
+"""Which settings decide a run: others may differ, and it is still the same run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+READING = ("log", "data", "retrieval")
+"""What every system depends on: what is read, who is held out, and how they are asked."""
+
+TREE = ("tree", "model", "training")
+
+SECTIONS = {
+    "dtr-u": (*READING, *TREE),
+    "dtr-t": (*READING, *TREE),
+    "dtr-t-rl": (*READING, *TREE, "estimator"),
+    "sasrec": (*READING, "estimator"),
+    "item-to-item": READING,
+    "popularity": READING,
+}
+ALSO = {
+    "sasrec": (
+        "model.windows",
+        "training.target_horizon",
+        "training.targets_per_history",
+        "training.validation_users",
+    )
+}
+"""Of other sections: the histories, the targets and the users that validate are those of the trees."""
+
+
+def decisive_settings(config: Mapping[str, Mapping[str, Any]], *, system: str) -> dict[str, Any]:
+    """By their full name, but for the seed and the method, which tell runs apart anyway."""
+    named = {f"{section}.{name}": value for section, values in config.items() for name, value in values.items()}
+    return {
+        name: value
+        for name, value in named.items()
+        if name.partition(".")[0] in SECTIONS[system] or name in ALSO.get(system, ())
+        if name not in ("training.seed", "training.method")
+    }

@@ -79,10 +79,10 @@ class TreeSettings(_Section):
     stride: int | None = Field(
         None, ge=1, le=16, description="levels per stage of relearning; default: up to 128 candidates"
     )
-    assignment: Literal["auction", "regret", "score"] = Field(
+    assignment: Literal["auction", "regret", "residents", "score"] = Field(
         "auction",
         description="how relearned items share the nodes: by auction, near the best sum of scores; or greedily, first "
-        "who would lose most, or who scores highest",
+        "who would lose most, who is there already, as published, or who scores highest",
     )
     moved_rows: MovedRows = Field(
         "travel",
@@ -354,7 +354,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {},
     "paper": {
         "data": {"protocol": "paper"},
-        "tree": {"order": "category", "assignment": "score", "moved_rows": "stay"},
+        "tree": {"order": "category", "assignment": "residents", "moved_rows": "stay"},
         "model": {
             "windows": [20, 20, 10, 10, 2, 2, 2, 1, 1, 1],
             "attention_hidden": 36,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
 from beamtree.tree.auction import assign_by_auction, auction_prices
 from benchmarks.measure import report, take_turns
 from benchmarks.memory import peak_mb
@@ -24,6 +24,7 @@ THEMES = 40
 MOST_ITEMS_TO_SOLVE = 4000
 WAYS: dict[str, Assign] = {
     "score": partial(assign_balanced, priority=by_score),
+    "residents": assign_residents_first,
     "regret": partial(assign_balanced, priority=by_regret),
     "auction": assign_by_auction,
 }

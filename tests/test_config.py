@@ -46,7 +46,7 @@ def test_presets_differ_where_they_should() -> None:
     assert (paper.training.learning_rate, paper.training.weight_decay) == (1e-3, 1e-2)
     assert (paper.training.warmup_steps, paper.training.decay, paper.training.negatives) == (5000, "exponential", 70)
     assert (paper.data.protocol, paper.tree.order) == ("paper", "category")
-    assert (paper.tree.assignment, paper.tree.moved_rows) == ("score", "stay")
+    assert (paper.tree.assignment, paper.tree.moved_rows) == ("residents", "stay")
     assert (paper.training.batch_size, paper.training.epochs, paper.training.optimiser) == (100, 1000.0, "adam")
     assert (paper.estimator.width, paper.estimator.layers, paper.estimator.heads) == (24, 4, 2)
 

@@ -21,13 +21,14 @@ from beamtree.training.randomness import seed_for
 from beamtree.training.relearn import Relearned, relearn_tree
 from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.soft_labels import SoftInstances
-from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
 from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
 
 ASSIGNMENTS: dict[str, Assign] = {
     "auction": assign_by_auction,
     "regret": partial(assign_balanced, priority=by_regret),
+    "residents": assign_residents_first,
     "score": partial(assign_balanced, priority=by_score),
 }
 

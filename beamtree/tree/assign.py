@@ -1,8 +1,9 @@
 """Greedy balanced assignment: every item to one node, no node beyond its capacity, the sum of scores high.
 
 Items bid for the best node that still has room; a node with too many bidders takes those that matter most, and the
-others bid again. Who matters most is a function that is passed in: `by_score` is the paper's greedy choice, `by_regret`
-prefers items that would lose most by going to their second-best node.
+others bid again. Who matters most is a function that is passed in: `by_score` goes by the score, `by_regret` prefers
+items that would lose most by going to their second-best node. The published code has a way of its own, in which an item
+that stays goes before any that arrives: `assign_residents_first`.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ class Assign(Protocol):
 
 
 def by_score(best: Float64Array, _second: Float64Array) -> Float64Array:
-    """The higher an item's score for the node, the earlier it is placed (the paper's greedy assignment)."""
+    """The higher an item's score for the node, the earlier it is placed."""
     return best
 
 
@@ -48,13 +49,10 @@ def assign_balanced(
     items without data. These come last: they keep their `current` node (items,) while it has room, then fill the rest.
     capacities: (nodes,), together at least the number of items, else InputError. Ties go to the lower node and item.
     """
-    num_items, num_nodes = scores.shape
-    if capacities.sum() < num_items:
-        raise InputError(f"Expected room for {num_items} items, the nodes have {capacities.sum()}.")
-    node_of_item = np.full(num_items, -1, dtype=np.int64)
+    _refuse_too_little_room(capacities, num_items=len(scores))
+    node_of_item = np.full(len(scores), -1, dtype=np.int64)
     room = capacities.astype(np.int64).copy()
-    has_data = ~np.isnan(scores).all(axis=1)
-    waiting = np.flatnonzero(has_data)
+    waiting = np.flatnonzero(~np.isnan(scores).all(axis=1))
     while waiting.size:
         open_nodes = np.flatnonzero(room > 0)
         bids = scores[waiting][:, open_nodes].astype(np.float64)
@@ -64,12 +62,52 @@ def assign_balanced(
         importance = priority(best, bids.max(axis=1))
         taken = _place(waiting, open_nodes[choice], importance=importance, room=room, node_of_item=node_of_item)
         waiting = waiting[~taken]
-    without_data = np.flatnonzero(~has_data)
-    inside = without_data[(current[without_data] >= 0) & (current[without_data] < num_nodes)]
+    _place_the_rest(node_of_item, room=room, current=current)
+    return node_of_item
+
+
+def assign_residents_first(
+    scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array
+) -> Int64Array:
+    """The node of each item (items,), as `assign_balanced` has it, in the way of the published code.
+
+    All items go to the node they score highest. Then crowded nodes, the fullest first, keep the items that stood there
+    before, then those whose best score is highest, and close; whoever is sent away goes to its best open node.
+    """
+    _refuse_too_little_room(capacities, num_items=len(scores))
+    node_of_item = np.full(len(scores), -1, dtype=np.int64)
+    items = np.flatnonzero(~np.isnan(scores).all(axis=1))
+    node_of_item[items] = scores[items].argmax(axis=1)
+    best = scores.max(axis=1)
+    is_open = np.ones(len(capacities), dtype=np.bool_)
+    while True:
+        crowd = np.bincount(node_of_item[items], minlength=len(capacities))
+        overfull = np.flatnonzero(is_open & (crowd > capacities))
+        if not overfull.size:
+            break
+        node = overfull[crowd[overfull].argmax()]
+        bidders = items[node_of_item[items] == node]
+        order = np.lexsort((bidders, -best[bidders], current[bidders] != node))
+        sent_away = bidders[order[capacities[node] :]]
+        is_open[node] = False
+        open_nodes = np.flatnonzero(is_open)
+        node_of_item[sent_away] = open_nodes[scores[np.ix_(sent_away, open_nodes)].argmax(axis=1)]
+    _place_the_rest(node_of_item, room=capacities - crowd, current=current)
+    return node_of_item
+
+
+def _refuse_too_little_room(capacities: Int64Array, *, num_items: int) -> None:
+    if capacities.sum() < num_items:
+        raise InputError(f"Expected room for {num_items} items, the nodes have {capacities.sum()}.")
+
+
+def _place_the_rest(node_of_item: Int64Array, *, room: Int64Array, current: Int64Array) -> None:
+    """Items without a node have no data: they stay at their `current` one while it has room, then fill the rest."""
+    homeless = np.flatnonzero(node_of_item < 0)
+    inside = homeless[(current[homeless] >= 0) & (current[homeless] < len(room))]
     _place(inside, current[inside], importance=np.zeros(inside.size), room=room, node_of_item=node_of_item)
     rest = np.flatnonzero(node_of_item < 0)
-    node_of_item[rest] = np.repeat(np.arange(num_nodes), room)[: rest.size]
-    return node_of_item
+    node_of_item[rest] = np.repeat(np.arange(len(room)), room)[: rest.size]
 
 
 def _place(

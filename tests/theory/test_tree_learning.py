@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from beamtree.data.split import split_none
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.relearn import AddScores, Stage, relearn_tree
-from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
 from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.build import plant
 from tests.small import random_tree, sequences_of
@@ -38,7 +38,8 @@ def add_table(tables: dict[Stage, Float64Array]) -> AddScores:
     return add_scores
 
 
-def test_the_figure_of_the_tree_update() -> None:
+@pytest.mark.parametrize("assign", [GREEDY, assign_residents_first])
+def test_the_figure_of_the_tree_update(assign: Assign) -> None:
     """Eight items, d = 2. f likes node 4 best, but b and c fill it, so that f goes to node 5, its next best.
 
     Level 2 has the nodes 3 to 6. From there one step is left to the leaves, 7 to 14, two for each node.
@@ -56,7 +57,7 @@ def test_the_figure_of_the_tree_update() -> None:
         instances_of(list(range(8))),
         add_scores=add_table({Stage(0, 2): first, Stage(2, 3): second}),
         stride=2,
-        assign=GREEDY,
+        assign=assign,
     )
     assert "".join(ITEMS[item] for item in relearned.tree.item_at_leaf) == "hacbdfeg"
     assert relearned.score_after == -7 * 1.0 - 3.0
@@ -69,7 +70,9 @@ def test_the_figure_of_the_tree_update() -> None:
     vacant=st.integers(0, 9),
     branching=st.integers(2, 5),
     stride=st.integers(1, 4),
-    assign=st.sampled_from([GREEDY, partial(assign_balanced, priority=by_regret), assign_by_auction]),
+    assign=st.sampled_from(
+        [GREEDY, partial(assign_balanced, priority=by_regret), assign_residents_first, assign_by_auction]
+    ),
     with_data=st.floats(0.0, 1.0),
     seed=st.integers(0, 10_000),
 )

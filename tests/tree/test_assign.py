@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.assign import Assign, assign_balanced, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
 from beamtree.tree.auction import assign_by_auction
 
 HOMELESS = np.full(8, -1)
@@ -32,15 +32,37 @@ def test_regret_serves_those_who_would_lose_most() -> None:
     assert regretful.tolist() == [1, 0]
 
 
-def test_items_without_data_stay_where_they_are_while_there_is_room() -> None:
+def test_who_is_there_already_keeps_its_node() -> None:
+    """All like node 0 best. It keeps its two residents, then the highest score; the others go to their next best."""
+    scores = np.array(
+        [[-9.0, -10.0, -11.0], [-8.0, -9.0, -10.0], [-1.0, -3.0, -2.0], [-2.0, -3.0, -4.0], [-3.0, -4.0, -5.0]]
+    )
+    current = np.array([0, 0, 1, 2, 2])
+    nodes = assign_residents_first(scores, capacities=np.array([3, 2, 2]), current=current)
+    assert nodes.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_a_node_that_fills_up_later_sends_away_who_came_first() -> None:
+    """Node 0 is the fullest and sends two newcomers to node 1, where the resident stays and a visitor must go on."""
+    scores = np.array(
+        [[-1.0, -9.0, -9.0], [-2.0, -3.0, -9.0], [-2.5, -3.0, -9.0], [-9.0, -5.0, -6.0], [-9.0, -4.0, -9.0]]
+    )
+    current = np.array([0, 2, 2, 2, 1])
+    nodes = assign_residents_first(scores, capacities=np.array([1, 3, 1]), current=current)
+    assert nodes.tolist() == [0, 1, 1, 2, 1]
+
+
+@pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])
+def test_items_without_data_stay_where_they_are_while_there_is_room(assign: Assign) -> None:
     scores = np.array([[-1.0, -2.0], [np.nan, np.nan], [np.nan, np.nan], [np.nan, np.nan]])
-    nodes = assign_balanced(scores, capacities=np.array([2, 2]), current=np.array([1, 0, 0, 1]))
+    nodes = assign(scores, capacities=np.array([2, 2]), current=np.array([1, 0, 0, 1]))
     assert nodes.tolist() == [0, 0, 1, 1]
 
 
-def test_too_little_room_is_refused() -> None:
+@pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])
+def test_too_little_room_is_refused(assign: Assign) -> None:
     with pytest.raises(InputError, match="room for 3 items"):
-        assign_balanced(np.zeros((3, 2)), capacities=np.array([1, 1]), current=np.zeros(3, dtype=np.int64))
+        assign(np.zeros((3, 2)), capacities=np.array([1, 1]), current=np.zeros(3, dtype=np.int64))
 
 
 @settings(max_examples=80, deadline=None)
@@ -49,7 +71,12 @@ def test_too_little_room_is_refused() -> None:
     num_nodes=st.integers(1, 9),
     spare=st.integers(0, 5),
     assign=st.sampled_from(
-        [partial(assign_balanced, priority=by_score), partial(assign_balanced, priority=by_regret), assign_by_auction]
+        [
+            partial(assign_balanced, priority=by_score),
+            partial(assign_balanced, priority=by_regret),
+            assign_residents_first,
+            assign_by_auction,
+        ]
     ),
     seed=st.integers(0, 10_000),
 )

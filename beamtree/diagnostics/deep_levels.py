@@ -1,7 +1,9 @@
-"""Levels too large to score whole: the same measures, estimated from nodes drawn down the tree and at random.
+"""Levels too large to score whole: the same measures, estimated from nodes drawn down the tree and evenly.
 
-Paths go down from the deepest level that is scored whole, half of them by each of the two top-down distributions. Their
-mixture m is close to the softmax, so ln Z = ln mean exp(o - ln m) needs few draws; KL(Q || P) = E_q[ln q - o] + ln Z.
+Paths go down from the deepest level that is scored whole, a third of them by each of the two top-down distributions and
+a third to leaves drawn evenly. With m their mixture, ln Z = ln mean exp(o - ln m); KL(Q || P) = E_q[ln q - o] + ln Z.
+Where the levels agree, draws down the tree are close to the softmax and few are enough; where they do not, these miss
+nodes that score high, and the even ones keep ln Z from being far too low.
 """
 
 from dataclasses import dataclass
@@ -20,8 +22,9 @@ Int64Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Paths:
-    """Draws on one level: nodes and the logs of both top-down probabilities, all (draws,), the first half from root's.
+    """Draws on one level: nodes and the logs of both top-down probabilities, all (3 * draws,).
 
+    A third is drawn from the root, a third from the start level, the rest goes to `leaves` (draws,).
     scores: of the nodes; NaN before the first step down.
     """
 
@@ -29,6 +32,7 @@ class Paths:
     from_root: Float64Array
     from_level: Float64Array
     scores: Float64Array
+    leaves: Int64Array
 
 
 @dataclass(frozen=True)
@@ -43,42 +47,56 @@ class DeepEstimate:
 
 
 def draw_paths(
-    from_root: Float64Array, from_level: Float64Array, *, draws: int, generator: np.random.Generator
+    from_root: Float64Array,
+    from_level: Float64Array,
+    *,
+    level: int,
+    tree: ItemTree,
+    draws: int,
+    generator: np.random.Generator,
 ) -> Paths:
-    """The first nodes of the paths, from the two log distributions over a whole level."""
-    nodes = np.concatenate([_draw(log_q, draws, generator=generator) for log_q in (from_root, from_level)])
-    return Paths(nodes, from_root[nodes], from_level[nodes], np.full(len(nodes), np.nan))
+    """The first nodes of the paths, from the two log distributions over a whole level and above leaves of any items."""
+    leaves = tree.leaf_of_item[generator.integers(tree.num_items, size=draws)].astype(np.int64)
+    drawn = [_draw(log_q, draws, generator=generator) for log_q in (from_root, from_level)]
+    nodes = np.concatenate([*drawn, tree.ancestors(leaves, level)])
+    return Paths(nodes, from_root[nodes], from_level[nodes], np.full(len(nodes), np.nan), leaves)
 
 
 def descend(
     paths: Paths, level: int, *, occupied: Occupied, score_nodes: ScoreNodes, generator: np.random.Generator
 ) -> Paths:
-    """Each path goes on to one child on `level`, by the softmax over its siblings."""
+    """Each path goes on to one child on `level`: towards its leaf, or by the softmax over the siblings."""
     parents, place = np.unique(paths.nodes, return_inverse=True)
     children, scores = child_scores(parents, level, occupied=occupied, score_nodes=score_nodes)
     log_share = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     cumulative = np.exp(log_share).cumsum(axis=1)
     uniform = generator.random(len(place)) * cumulative[place, -1]
     chosen = (uniform[:, None] >= cumulative[place]).sum(axis=1)
+    to_leaves = slice(-len(paths.leaves), None)
+    chosen[to_leaves] = occupied.tree.ancestors(paths.leaves, level) - children[place[to_leaves], 0]
     step = log_share[place, chosen]
-    return Paths(children[place, chosen], paths.from_root + step, paths.from_level + step, scores[place, chosen])
+    return Paths(
+        children[place, chosen],
+        paths.from_root + step,
+        paths.from_level + step,
+        scores[place, chosen],
+        paths.leaves,
+    )
 
 
-def estimate_level(
-    paths: Paths, level: int, *, occupied: Occupied, score_nodes: ScoreNodes, generator: np.random.Generator
-) -> DeepEstimate:
+def estimate_level(paths: Paths, level: int, *, occupied: Occupied) -> DeepEstimate:
     """The divergences of a level and its log total, from paths that have arrived there."""
-    half = len(paths.nodes) // 2
-    mixture = np.logaddexp(paths.from_root, paths.from_level) - np.log(2.0)
+    draws = len(paths.leaves)
+    evenly = np.log(occupied.items_below(paths.nodes, level) / occupied.tree.num_items)
+    mixture = np.logaddexp.reduce([paths.from_root, paths.from_level, evenly]) - np.log(3.0)
     log_total = float(np.logaddexp.reduce(paths.scores - mixture) - np.log(len(mixture)))
-    everywhere = occupied.nodes[level]
-    anywhere = score_nodes(level, everywhere[generator.integers(len(everywhere), size=half)]).astype(np.float64)
+    mean_score = np.average(paths.scores[-draws:], weights=np.exp(-evenly[-draws:]))
     return DeepEstimate(
-        uniform=log_total - float(np.log(len(everywhere)) + anywhere.mean()),
-        from_root=float((paths.from_root - paths.scores)[:half].mean()) + log_total,
-        from_level=float((paths.from_level - paths.scores)[half:].mean()) + log_total,
+        uniform=log_total - float(np.log(len(occupied.nodes[level])) + mean_score),
+        from_root=float((paths.from_root - paths.scores)[:draws].mean()) + log_total,
+        from_level=float((paths.from_level - paths.scores)[draws : 2 * draws].mean()) + log_total,
         log_total=log_total,
-        largest_score=float(max(np.abs(paths.scores).max(), np.abs(anywhere).max())),
+        largest_score=float(np.abs(paths.scores).max()),
     )
 
 

@@ -136,13 +136,13 @@ def measure_levels(
     if plan.exact_depth == height:
         _follow_top_leaves(whole, found, plan=plan)
         return LevelMeasures(**found, largest_score=largest)
-    paths = draw_paths(from_root[-1], from_level[-1], draws=plan.draws, generator=generator)
+    paths = draw_paths(
+        from_root[-1], from_level[-1], level=plan.exact_depth, tree=tree, draws=plan.draws, generator=generator
+    )
     for level in range(plan.exact_depth, height + 1):
         if level > plan.exact_depth:
             paths = descend(paths, level, occupied=plan.occupied, score_nodes=score_nodes, generator=generator)
-            estimate = estimate_level(
-                paths, level, occupied=plan.occupied, score_nodes=score_nodes, generator=generator
-            )
+            estimate = estimate_level(paths, level, occupied=plan.occupied)
             positive = score_nodes(level, np.atleast_1d(tree.item_ancestors(target, level)))
             found["uniform"][level - 1] = estimate.uniform
             found["from_root"][level - 1] = estimate.from_root

@@ -54,6 +54,12 @@ class Occupied:
         self.tree = tree
         self.mask = [tree.occupied(level) for level in range(tree.height + 1)]
         self.nodes = [np.flatnonzero(mask) for mask in self.mask]
+        self._items_before_leaf = np.concatenate([[0], np.cumsum(tree.item_at_leaf != VACANT)])
+
+    def items_below(self, nodes: Int64Array, level: int) -> Int64Array:
+        """How many items stand below each of some nodes of a level."""
+        first, end = self.tree.leaf_ranges(nodes, level)
+        return np.asarray(self._items_before_leaf[end] - self._items_before_leaf[first])
 
     def scores_of_level(self, score_nodes: ScoreNodes, level: int) -> Float64Array:
         """Scores of a whole level (nodes,), -inf where no item is below."""

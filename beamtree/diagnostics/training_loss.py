@@ -61,12 +61,12 @@ def level_losses(
             generator=generator,
         )
     if plan.exact_depth < tree.height:
-        paths = draw_paths(from_level[-1], from_level[-1], draws=plan.draws, generator=generator)
+        paths = draw_paths(
+            from_level[-1], from_level[-1], level=plan.exact_depth, tree=tree, draws=plan.draws, generator=generator
+        )
         for level in range(plan.exact_depth + 1, tree.height + 1):
             paths = descend(paths, level, occupied=plan.occupied, score_nodes=score_nodes, generator=generator)
-            estimate = estimate_level(
-                paths, level, occupied=plan.occupied, score_nodes=score_nodes, generator=generator
-            )
+            estimate = estimate_level(paths, level, occupied=plan.occupied)
             positive_score = score_nodes(level, np.atleast_1d(tree.item_ancestors(target, level)))
             losses[level - 1] = estimate.log_total - float(positive_score[0])
     return losses

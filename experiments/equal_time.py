@@ -8,16 +8,13 @@ faithful runs. Those of a small network and those of the published one are compa
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
-from beamtree.config import Config
 from experiments.comparison import verdict
-from experiments.decisive import decisive_settings
-from experiments.figures import time_figure
+from experiments.figures import Figures, time_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import CLAIMS
 from experiments.results import Line
-from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, ratios
+from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, ratios, settings_of
 
 STUDY = "time"
 TOLERANCE = 0.1
@@ -56,10 +53,10 @@ class Sizes:
         return cls(sum(config["model"]["windows"]), config["training"]["negatives"])
 
     def __str__(self) -> str:
-        return f"histories of {self.history} and {self.negatives} negatives"
+        return f"histories of {self.history}, {self.negatives} negatives"
 
 
-def equal_time_sections(faithful: Iterable[Line], longer: list[Line], *, data: str, figures: Path) -> list[str]:
+def equal_time_sections(faithful: Iterable[Line], longer: list[Line], *, data: str, figures: Figures) -> list[str]:
     """Figure, runs and claims for each size of network; nothing where no run was given another's time.
 
     faithful: final lines on the validation users; longer: those of the study.
@@ -77,13 +74,13 @@ def equal_time_sections(faithful: Iterable[Line], longer: list[Line], *, data: s
     return parts
 
 
-def _section(known: list[Line], sizes: Sizes, *, data: str, figures: Path) -> list[str]:
+def _section(known: list[Line], sizes: Sizes, *, data: str, figures: Figures) -> list[str]:
     groups = [Group(own[0]["system"], own) for own in grouped(known, _what_was_run).values()]
     name = f"time-{data}-{sizes.history}-{sizes.negatives}.svg"
     curves: dict[str, dict[float, Spread]] = {group.system: {} for group in groups}
     for group in groups:
         curves[group.system][group.seconds] = Spread.of([line["metrics"]["f@20"] for line in group.lines])
-    time_figure(figures / name, curves, title=f"Equal time on {data}: {sizes}")
+    figures[name] = time_figure(curves, title=f"Equal time on {data}: {sizes}")
     return [
         f"#### Equal time on {data}, {sizes}",
         "What each method reaches for the processor seconds it is given, the estimator's among them. "
@@ -96,8 +93,7 @@ def _section(known: list[Line], sizes: Sizes, *, data: str, figures: Path) -> li
 
 def _what_was_run(line: Line) -> tuple[str, int, str]:
     """System, length and settings."""
-    config = Config.recorded(line["settings"]["config"]).model_dump()
-    return line["system"], line["instances"], str(decisive_settings(config, system=line["system"]))
+    return line["system"], line["instances"], str(settings_of(line))
 
 
 def _runs_table(groups: list[Group]) -> str:

@@ -1,18 +1,27 @@
 """The figures of the report, as small SVG files whose bytes depend on the lines alone."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from experiments.results import Line
 from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped
 
-COLOURS = {"dtr-u": "#8a8a8a", "dtr-t": "#2a78b5", "dtr-t-rl": "#c8452c", "sasrec": "#3d8f57", "popularity": "#b59a2a"}
-MARKERS = {"dtr-u": "o", "dtr-t": "s", "dtr-t-rl": "D", "sasrec": "^", "popularity": "v"}
+LOOKS = {
+    "dtr-u": ("#8a8a8a", "o"),
+    "dtr-t": ("#2a78b5", "s"),
+    "dtr-t-rl": ("#c8452c", "D"),
+    "sasrec": ("#3d8f57", "^"),
+    "item-to-item": ("#7a5aa6", "P"),
+    "popularity": ("#b59a2a", "v"),
+}
+"""Colour and marker of each system."""
+
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "beamtree",
     "svg.fonttype": "none",
@@ -24,24 +33,30 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#e4e4e4",
     "legend.frameon": False,
 }
+SMALLEST_SPAN = 0.3
+"""What the vertical axis spans at least, as a share of its middle: so that a few per cent do not look like a trend."""
+
 Curve = Mapping[float, Spread]
+Figures = dict[str, bytes]
+"""SVG files by name."""
 
 
-def rounds_figure(file: Path, rounds: Sequence[Line], *, title: str) -> None:
+def rounds_figure(rounds: Sequence[Line], *, title: str) -> bytes:
     """Validation F@20 at the end of each round, one curve per system, a bar for the spread over seeds."""
     curves = _curves(rounds, place=lambda line: line["round"] + 1)
-    _draw(file, curves, title=title, across="round (the tree is relearned between rounds)", marked=_places(curves))
+    across = "round (the tree is relearned between rounds)"
+    return _draw(curves, title=title, across=across, marked=_places(curves), beside=0.03)
 
 
-def study_figure(file: Path, lines: Sequence[Line], *, title: str, across: str) -> None:
+def study_figure(lines: Sequence[Line], *, title: str, across: str) -> bytes:
     """Validation F@20 over the values of a study, one curve per system."""
     curves = _curves(lines, place=lambda line: line["study"]["value"])
-    _draw(file, curves, title=title, across=across, marked=_places(curves))
+    return _draw(curves, title=title, across=across, marked=_places(curves))
 
 
-def time_figure(file: Path, curves: Mapping[str, Curve], *, title: str) -> None:
+def time_figure(curves: Mapping[str, Curve], *, title: str) -> bytes:
     """Validation F@20 over the processor seconds that runs took, one curve per system."""
-    _draw(file, curves, title=title, across="processor seconds, the estimator's among them")
+    return _draw(curves, title=title, across="processor seconds, the estimator's among them")
 
 
 def _curves(lines: Sequence[Line], *, place: Callable[[Line], float]) -> dict[str, Curve]:
@@ -57,32 +72,51 @@ def _places(curves: Mapping[str, Curve]) -> list[float]:
 
 
 def _draw(
-    file: Path, curves: Mapping[str, Curve], *, title: str, across: str, marked: Sequence[float] | None = None
-) -> None:
+    curves: Mapping[str, Curve],
+    *,
+    title: str,
+    across: str,
+    marked: Sequence[float] | None = None,
+    beside: float = 0.0,
+) -> bytes:
+    """beside: by how much neighbouring curves are moved apart, where their bars would hide each other."""
+    spreads = [spread for curve in curves.values() for spread in curve.values()]
+    has_seeds = any(spread.count > 1 for spread in spreads)
     with rc_context(STYLE):
         figure = Figure(figsize=(5.4, 3.2), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
-        for system in sorted(curves, key=ORDER.index):
-            places = list(curves[system])
-            spreads = list(curves[system].values())
+        for number, system in enumerate(sorted(curves, key=ORDER.index)):
+            colour, marker = LOOKS[system]
             axes.errorbar(
-                places,
-                [spread.mean for spread in spreads],
-                yerr=[spread.deviation for spread in spreads] if any(spread.count > 1 for spread in spreads) else None,
+                [place + beside * (number - (len(curves) - 1) / 2) for place in curves[system]],
+                [spread.mean for spread in curves[system].values()],
+                yerr=[spread.deviation for spread in curves[system].values()] if has_seeds else None,
                 label=SYSTEM_NAMES[system],
-                color=COLOURS[system],
-                marker=MARKERS[system],
+                color=colour,
+                marker=marker,
                 markersize=4.5,
                 linewidth=1.6,
                 capsize=2.5,
             )
-        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_title(title if has_seeds else f"{title} (one seed)", loc="left", fontsize=10)
         if marked is not None:
             axes.set_xticks(marked)
+        _widen(axes, spreads)
         axes.set_xlabel(across)
         axes.set_ylabel("validation F@20")
         if len(curves) > 1:
             axes.legend()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        drawn = BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    return drawn.getvalue()
+
+
+def _widen(axes: Axes, spreads: Sequence[Spread]) -> None:
+    """Let the vertical axis span at least its share."""
+    lowest = min(spread.mean - spread.deviation for spread in spreads)
+    highest = max(spread.mean + spread.deviation for spread in spreads)
+    middle = (lowest + highest) / 2
+    half = max(1.1 * (highest - lowest), SMALLEST_SPAN * middle) / 2
+    if half > 0:
+        axes.set_ylim(middle - half, middle + half)

@@ -1,9 +1,9 @@
-"""Render docs/results.md and its figures from the measured lines.
+"""Render docs/results.md with its figures, and docs/trials.md, from the measured lines.
 
     python -m experiments.report
 
-The output depends on the lines and on results/remarks.md, what people read out of them, alone: the same files give
-the same bytes.
+The output depends on the lines, on results/remarks.md, what people read out of them, and on what the preset `paper`
+says: the same files give the same bytes.
 """
 
 import argparse
@@ -14,11 +14,14 @@ from pathlib import Path
 from experiments.comparison import ROLES, glance, role_section
 from experiments.equal_time import STUDY as TIME
 from experiments.equal_time import equal_time_sections
+from experiments.figures import Figures
 from experiments.paper import STANDS_FOR, in_order
+from experiments.remarks import fill_in
 from experiments.results import read_lines
-from experiments.studies import normalisation_section, study_sections, trial_sections
+from experiments.studies import normalisation_section, study_sections
 from experiments.summary import Runs, grouped
 from experiments.theory_tables import theory_section
+from experiments.trials_page import render_trials
 
 ROOT = Path(__file__).resolve().parents[1]
 INTRODUCTION = """\
@@ -28,7 +31,8 @@ Every figure on this page was measured by `python -m experiments.run` and stands
 [results/runs.jsonl](../results/runs.jsonl) or [results/trials.jsonl](../results/trials.jsonl), with all settings and
 the commit; those on normalisation by `python -m benchmarks.normalisation`, in
 [results/normalisation.jsonl](../results/normalisation.jsonl). This page is made from these files by
-`python -m experiments.report`.
+`python -m experiments.report`, the figures in its text too. What was tried on the way is on the
+[page of trials](trials.md).
 
 - **Faithful** rows: as the paper has it. **Best** rows: as good as we can make it. They are never mixed.
 - **Trials** ask only the validation users. Who is held out is the same in every run, whatever its seed.
@@ -39,8 +43,7 @@ the commit; those on normalisation by `python -m benchmarks.normalisation`, in
 - A ratio on the validation users, from the same runs, shows how much of it the choice of users decides: there are some
   hundred of either. Settings were chosen on these users, so that they flatter whatever was tuned.
 - F@20 of unseen: when the items of a user's history are left out, which the paper's protocol does not do; seen in the
-  20: their share of the lists when they are not. Runs from before these were measured lack them.
-- Lost to beam: how much less F@20 the beam finds than an exact scan by the same model; below 0 it finds more."""
+  20: their share of the lists when they are not. Runs from before these were measured lack them."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +63,47 @@ class Sources:
         )
 
 
+@dataclass(frozen=True)
+class Pages:
+    """What the report consists of."""
+
+    results: str
+    trials: str
+    figures: Figures
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page and its figures."""
+    """Write the pages and their figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the measured lines")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder for results.md and figures/")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder for the pages and figures/")
     given = parser.parse_args(arguments)
-    text = render(Sources.below(given.results), figures=given.docs / "figures")
-    given.docs.mkdir(parents=True, exist_ok=True)
-    (given.docs / "results.md").write_text(text, encoding="utf-8")
-    print(f"wrote {given.docs / 'results.md'}")
+    write(render(Sources.below(given.results)), given.docs)
+    print(f"wrote {given.docs / 'results.md'} and {given.docs / 'trials.md'}")
 
 
-def render(sources: Sources, *, figures: Path) -> str:
-    """The page as Markdown; figures that it shows are written to `figures`, and those of earlier pages removed."""
+def write(pages: Pages, docs: Path) -> None:
+    """The pages into a folder, and their figures into one below it; figures of earlier pages go."""
+    figures = docs / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    (docs / "results.md").write_text(pages.results, encoding="utf-8")
+    (docs / "trials.md").write_text(pages.trials, encoding="utf-8")
+    for name, drawn in pages.figures.items():
+        (figures / name).write_bytes(drawn)
     for old in figures.glob("*.svg"):
-        old.unlink()
+        if old.name not in pages.figures:
+            old.unlink()
+
+
+def render(sources: Sources) -> Pages:
+    """Both pages as Markdown, and the figures that they show."""
+    figures: Figures = {}
     runs = Runs.of(read_lines(sources.runs))
     trials = Runs.of(read_lines(sources.trials))
     studies = [line for line in trials.final if line["study"] is not None]
     parts = [INTRODUCTION, *glance(runs.final)]
     if sources.remarks.is_file():
-        parts.append(sources.remarks.read_text(encoding="utf-8").strip())
+        parts.append(fill_in(sources.remarks.read_text(encoding="utf-8").strip(), runs=runs, trials=trials))
     if not runs.final:
         parts.append("No run has been tested yet.")
     by_data = grouped(runs.final, lambda line: line["data"])
@@ -104,10 +126,7 @@ def render(sources: Sources, *, figures: Path) -> str:
                     parts += theory_section(validation, data=data)
     parts += study_sections([line for line in studies if line["study"]["study"] != TIME], figures=figures)
     parts += normalisation_section(read_lines(sources.normalisation))
-    parts += trial_sections(trials.final)
-    if runs.replaced:
-        parts.append(f"Runs that were done again, whose earlier lines are not shown: {runs.replaced}.")
-    return "\n\n".join(parts) + "\n"
+    return Pages("\n\n".join(parts) + "\n", render_trials(trials.final), figures)
 
 
 if __name__ == "__main__":

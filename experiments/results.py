@@ -1,4 +1,8 @@
-"""Measured lines on disk: JSON, one line each, only ever appended."""
+"""Measured lines on disk: JSON, one line each.
+
+A run appends its lines. When a run is done again, the lines that it replaces are not lost: what they measured on the
+validation users goes to the trials, with a note, and what they measured on the test users is dropped.
+"""
 
 import json
 import os
@@ -8,10 +12,14 @@ from typing import Any
 
 from beamtree.config import Config
 from beamtree.errors import DataError, SettingsError
+from beamtree.storage import replace_text
 from experiments.decisive import decisive_settings
 from experiments.experiment import Experiment
 
 Line = dict[str, Any]
+
+BEFORE = "before:"
+"""How the note begins of a line that stood on the page of results until its run was done again."""
 
 
 def append_lines(file: Path, lines: Sequence[Line]) -> None:
@@ -39,6 +47,25 @@ def read_lines(file: Path) -> list[Line]:
     return lines
 
 
+def replace_run(runs: Path, trials: Path, lines: Sequence[Line], *, why: str) -> int:
+    """Append the lines of a run that is not a trial, and retire those of the same run; how many were retired.
+
+    why: what sets the retired ones apart, for their note.
+    """
+    name = _run_of(lines[-1])
+    standing = read_lines(runs)
+    replaced = [line for line in standing if _run_of(line) == name]
+    note = f"{BEFORE} {lines[-1]['role']} run, {why}"
+    append_lines(trials, [line | {"role": "trial", "note": note} for line in replaced if line["split"] == "validation"])
+    kept = [line for line in standing if _run_of(line) != name]
+    replace_text(runs, "".join(json.dumps(line, allow_nan=False) + "\n" for line in [*kept, *lines]))
+    return len(replaced)
+
+
+def _run_of(line: Line) -> tuple[str, str, str, int]:
+    return line["data"], line["system"], line["role"], line["seed"]
+
+
 def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -> Line | None:
     """The last line of the same run, if there is one.
 
@@ -51,12 +78,7 @@ def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -
     for line in lines:
         if not line["final"] or line["split"] != ("validation" if is_trial else "test"):
             continue
-        same_run = (line["data"], line["system"], line["role"], line["seed"]) == (
-            experiment.data.name,
-            experiment.system,
-            experiment.role,
-            seed,
-        )
+        same_run = _run_of(line) == (experiment.data.name, experiment.system, experiment.role, seed)
         if same_run and (not is_trial or (line["study"] == study and has_settings(line, experiment, seed=seed))):
             found = line
     return found

@@ -30,7 +30,7 @@ from beamtree.retrieval.found import Ragged
 from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone, Validated
 from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
-from experiments.results import Line, append_lines, has_settings, read_lines, standing_line
+from experiments.results import Line, append_lines, has_settings, read_lines, replace_run, standing_line
 from experiments.systems import SYSTEMS, Lesson, Trained
 from experiments.theory import measure_theory
 
@@ -75,7 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"failed: {experiment.title(seed)}: {error}", file=sys.stderr, flush=True)
                 failures += 1
                 continue
-            append_lines(out, lines)
+            if standing is not None and experiment.role != "trial":
+                replace_run(out, trials, lines, why=f"of {standing['started'][:10]}")
+            else:
+                append_lines(out, lines)
             shutil.rmtree(given.work / experiment.name(seed))
             last = lines[-1]
             print(f"  {last['split']} F@20 {last['metrics']['f@20']:.4f} after {last['seconds']:.0f} s", flush=True)

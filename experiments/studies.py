@@ -1,16 +1,13 @@
-"""What was tried: sensitivity studies, normalisation, and every trial in a row."""
+"""What one setting does while the others stand still: the paper's sensitivity studies, and normalisation."""
 
-from collections import Counter
-from pathlib import Path
-
-from experiments.figures import study_figure
-from experiments.markdown import compact, describe_asked, table
+from experiments.figures import Figures, study_figure
+from experiments.markdown import describe_asked, table
 from experiments.paper import STUDIES
 from experiments.results import Line
-from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped, settings_of, varying_settings
+from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped
 
 
-def study_sections(lines: list[Line], *, figures: Path) -> list[str]:
+def study_sections(lines: list[Line], *, figures: Figures) -> list[str]:
     """A figure and a table for each study and data set."""
     if not lines:
         return []
@@ -18,7 +15,7 @@ def study_sections(lines: list[Line], *, figures: Path) -> list[str]:
     for (study, data), own in sorted(grouped(lines, lambda line: (line["study"]["study"], line["data"])).items()):
         title, finding = STUDIES.get(study, (study, ""))
         name = f"study-{study}-{data}.svg"
-        study_figure(figures / name, own, title=f"{title} on {data}", across=title.lower())
+        figures[name] = study_figure(own, title=f"{title} on {data}", across=title.lower())
         parts.append(f"### {title} on {data}")
         parts.append(f"![Validation F@20 over {title.lower()} on {data}](figures/{name})")
         parts.append(_study_table(own))
@@ -77,51 +74,3 @@ def normalisation_section(lines: list[Line]) -> list[str]:
         f"`python -m benchmarks.normalisation`, preset small, validation users ({protocols}).",
         table(header, rows),
     ]
-
-
-def trial_sections(lines: list[Line]) -> list[str]:
-    """Every trial in a row, with the settings that are not the same in all trials on its data set."""
-    if not lines:
-        return []
-    parts = [
-        "## All trials",
-        "Validation users. The last column has the settings in which a trial differs from most others of its table.",
-    ]
-    for data, own in grouped(lines, lambda line: line["data"]).items():
-        usual = _usual_settings(own)
-        rows = []
-        for line in own:
-            flat = settings_of(line)
-            changes = [
-                f"{name}={compact(flat[name])}"
-                for name, value in usual.items()
-                if name in flat and compact(flat[name]) != value
-            ]
-            rows.append(
-                [
-                    line["settings"]["file"].removesuffix(".toml"),
-                    SYSTEM_NAMES[line["system"]],
-                    str(line["seed"]),
-                    *(f"{line['metrics'][metric]:.4f}" for metric in ("f@20", "recall@20", "ndcg@20")),
-                    f"{line['instances']:,}",
-                    f"{line['seconds']:,.0f}",
-                    "; ".join([line["note"], *changes] if line["note"] else changes),
-                ]
-            )
-        header = ["trial", "system", "seed", "F@20", "recall@20", "NDCG@20", "instances", "seconds", "what"]
-        parts.append(f"### Trials on {data}")
-        if usual:
-            settings = ", ".join(f"{name}={value}" for name, value in usual.items())
-            parts.append(f"Usual settings, of those that vary: {settings}.")
-        parts.append(table(header, rows))
-    return parts
-
-
-def _usual_settings(lines: list[Line]) -> dict[str, str]:
-    """Of the settings that are not the same in all lines the value that most have, as text."""
-    flat = [settings_of(line) for line in lines]
-    values = {
-        name: Counter(compact(settings[name]) for settings in flat if name in settings)
-        for name in varying_settings(lines)
-    }
-    return {name: counts.most_common(1)[0][0] for name, counts in values.items()}

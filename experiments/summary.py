@@ -1,10 +1,13 @@
 """From measured lines to the numbers of a table: the latest run of each seed, means, spreads, ratios seed by seed."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from beamtree.config import Config
+from beamtree.errors import SettingsError
 from experiments.decisive import decisive_settings
 from experiments.results import Line
 
@@ -88,21 +91,16 @@ def ratios(better: Iterable[Line], worse: Iterable[Line], *, metric: str, part: 
     ]
 
 
-def lost_share(line: Line, *, metric: str = "f@20") -> float | None:
-    """How much of an exact scan's metric the beam loses, as a share; negative where the beam is better."""
-    exact = line.get("exact")
-    if exact is None or exact["scan"][metric] == 0:
-        return None
-    return float(1.0 - exact["beam"][metric] / exact["scan"][metric])
-
-
 def settings_of(line: Line) -> dict[str, Any]:
-    """The settings that decided a line, by their full name."""
-    return decisive_settings(line["settings"]["config"], system=line["system"])
+    """The settings that decided a line, by their full name; those that did not exist then are as they were."""
+    config = line["settings"]["config"]
+    with suppress(SettingsError):
+        config = Config.recorded(config).model_dump(mode="json")
+    return decisive_settings(config, system=line["system"])
 
 
 def varying_settings(lines: Sequence[Line]) -> list[str]:
-    """Names of the settings that are not the same in all lines; one that a line does not know is not compared."""
+    """Names of the settings that are not the same in all lines that have them."""
     flat = [settings_of(line) for line in lines]
     names = sorted({name for settings in flat for name in settings})
     return [name for name in names if len({str(settings[name]) for settings in flat if name in settings}) > 1]

@@ -207,7 +207,7 @@ class TrainingSettings(_Section):
     seed: int = Field(0, ge=0, lt=2**32, description="decides every random choice")
 
     def contradictions(self) -> list[str]:
-        """Settings of one sampler together with the other, or more targets than are looked at."""
+        """Settings of one method together with another, or more targets than are looked at."""
         found = []
         if self.targets_per_history > self.target_horizon:
             found.append(
@@ -221,10 +221,18 @@ class TrainingSettings(_Section):
         if self.method == "dtr-u":
             found += [
                 f"training.{name} is for negatives drawn down the tree, training.method = 'dtr-u' draws uniformly"
-                for name in ("path_start", "path_correction", "path_mode")
-                if getattr(self, name) != type(self).model_fields[name].default
+                for name in self._changed("path_start", "path_correction", "path_mode")
+            ]
+        if self.method != "dtr-t-rl":
+            found += [
+                f"training.{name} is for rectified labels, training.method = '{self.method}' has none: take 'dtr-t-rl'"
+                for name in self._changed("rectification", "soft_items", "soft_share")
             ]
         return found
+
+    def _changed(self, *names: str) -> list[str]:
+        """Those of some settings that are not at their default."""
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
 
 class EstimatorSettings(_Section):
@@ -310,11 +318,14 @@ class Config(_Section):
 
     @classmethod
     def recorded(cls, settings: Mapping[str, Any]) -> Self:
-        """Settings that were written down in full, maybe by an earlier version that did not have all of today's."""
-        return cls.resolve(_merge(_BEFORE_RECORDED, settings))
+        """Settings that were written down in full, maybe by an earlier version.
+
+        It did not have all of today's settings, and it may have taken some together that are refused now.
+        """
+        return cls.resolve(_merge(_BEFORE_RECORDED, settings), refuse_contradictions=False)
 
     @classmethod
-    def resolve(cls, raw: Mapping[str, Any]) -> Self:
+    def resolve(cls, raw: Mapping[str, Any], *, refuse_contradictions: bool = True) -> Self:
         """Check every section, then what they say together; one SettingsError lists all that is wrong."""
         faults: list[str] = []
         sections: dict[str, _Section] = {}
@@ -331,8 +342,9 @@ class Config(_Section):
                     faults.extend(
                         _describe(fault, section=name, known=section_type.model_fields) for fault in error.errors()
                     )
-        for section in sections.values():
-            faults.extend(section.contradictions())
+        if refuse_contradictions:
+            for section in sections.values():
+                faults.extend(section.contradictions())
         if faults:
             listing = "\n".join(f"  - {fault}" for fault in faults)
             raise SettingsError(f"{len(faults)} setting{'s' if len(faults) > 1 else ''} cannot be used:\n{listing}")

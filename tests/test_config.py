@@ -169,6 +169,17 @@ def test_values_out_of_range_are_refused(assignment: str) -> None:
         Config.load(assignments=[assignment])
 
 
+@pytest.mark.parametrize("setting", ["rectification=soft", "soft_items=3", "soft_share=0.2"])
+def test_how_labels_are_rectified_belongs_to_the_method_that_has_such_labels(setting: str) -> None:
+    for method in ("dtr-u", "dtr-t"):
+        with pytest.raises(SettingsError, match=r"is for rectified labels.*take 'dtr-t-rl'"):
+            Config.load(assignments=[f"training.{setting}", f"training.method={method}"])
+    chosen = Config.load(assignments=[f"training.{setting}", "training.method=dtr-t-rl"])
+    recorded = chosen.model_dump(mode="json")
+    recorded["training"]["method"] = "dtr-t"
+    assert Config.recorded(recorded).training.method == "dtr-t", "an earlier version took both"
+
+
 def test_settings_cannot_be_changed() -> None:
     config = Config()
     with pytest.raises(ValidationError, match="frozen"):

@@ -93,9 +93,15 @@ def fit(
         "training": _given(seed=seed, method=method, rounds=rounds, negatives=negatives),
     }
     chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
+    if estimator_cache is not None and chosen.training.method != "dtr-t-rl":
+        raise InputError(
+            f"--estimator-cache keeps the estimator of --method dtr-t-rl; the method here is {chosen.training.method}, "
+            "which asks none. Leave it out, or change the method."
+        )
     out = out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
-    _check_folders(out, work_dir, resume=resume, restart=restart)
+    estimators = estimator_cache or estimators_beside(out)
+    _check_folders(out, work_dir, estimators, resume=resume, restart=restart)
 
     interactions = read_log(log, chosen.log, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
@@ -105,7 +111,7 @@ def fit(
             items,
             work_dir=work_dir,
             resume=resume,
-            estimator_cache=estimator_cache or estimators_beside(out),
+            estimator_cache=estimators,
             listen=listen,
         )
     model.save(out)
@@ -153,8 +159,11 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) -> None:
-    """Refuse to overwrite what this command did not make, before any work begins."""
+def _check_folders(out: Path, work_dir: Path, estimators: Path, *, resume: bool, restart: bool) -> None:
+    """Refuse to overwrite what this command did not make, before any work begins.
+
+    An estimator that was left unfinished is found by its own settings and goes on, whatever the options say.
+    """
     if resume and restart:
         raise InputError("--resume goes on from the checkpoint and --restart throws it away: give one of them.")
     if out.exists() and not out.is_dir():
@@ -162,7 +171,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool) ->
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
     has_checkpoint = any(work_dir.glob(f"**/{MANIFEST}"))
-    if resume and not has_checkpoint:
+    if resume and not has_checkpoint and not any(estimators.glob(f"*.unfinished/{MANIFEST}")):
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")
     if has_checkpoint and restart:
         shutil.rmtree(work_dir)

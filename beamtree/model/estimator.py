@@ -23,12 +23,20 @@ Float32Array = npt.NDArray[np.float32]
 HISTORIES_AT_A_TIME = 512
 """Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
 
+LAST_POSITIONS = 8
+"""Positions that the last block computes, where one is asked for: of fewer than four, torch attends in a way whose last
+bits depend on where among the rows a history stands."""
+
 ROWS_OF_LIKE_LENGTH = 16
 """Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
 
 
 class Estimator(Protocol):
-    """Anything that scores all items for histories; only the order of the scores within a row matters."""
+    """Anything that scores all items for histories.
+
+    Hard labels depend on the order of the scores within a row alone; normalised and soft ones take their softmax.
+    history_length: the latest so many items of a history are what it is asked with.
+    """
 
     history_length: int
 
@@ -154,7 +162,7 @@ class SasRec(nn.Module):
         expected = torch.empty(len(latest), self.items.shape[1])
         # All of one width, whatever their lengths: the last bits of a row must not depend on the rows beside it.
         for part, into in zip(latest.split(HISTORIES_AT_A_TIME), expected.split(HISTORIES_AT_A_TIME), strict=True):
-            into.copy_(self.encode(part, last=1)[:, 0])
+            into.copy_(self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1])
         self.train(was_training)
         result: Float32Array = expected.numpy()
         return result

@@ -13,7 +13,7 @@ from beamtree.config import EstimatorSettings
 from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Split
-from beamtree.errors import InterruptedTraining
+from beamtree.errors import DivergedError, InterruptedTraining
 from beamtree.model.estimator import Estimator, SasRec
 from beamtree.model.first_vectors import start_near
 from beamtree.model.proposal import Proposal
@@ -228,14 +228,19 @@ def _step(
     progress: EstimatorProgress,
     run: EstimatorRun,
 ) -> float:
-    """Learn from the chosen windows; the loss before the update."""
+    """Learn from the chosen windows; the loss before the update. DivergedError, and no update, where it is lost."""
     inputs, targets = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
         loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long(), proposal=proposal)
         optimiser.zero_grad()
         loss.backward()
-    torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)
+    norm = torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)
+    if not (torch.isfinite(loss) and torch.isfinite(norm)):
+        raise DivergedError(
+            f"The estimator's loss or gradient is not finite in step {progress.step}. Lower estimator.learning_rate "
+            f"(now {run.settings.learning_rate:g}) and start again."
+        )
     for group in optimiser.param_groups:
         group["lr"] = run.settings.learning_rate * min(1.0, (progress.step + 1) / WARMUP_STEPS)
     optimiser.step()

@@ -108,6 +108,10 @@ class TrainingInstances:
         """The same histories, each with its first target alone."""
         return replace(self, horizon=replace(self.horizon, each=1))
 
+    def with_history_length(self, length: int) -> "TrainingInstances":
+        """The same targets, with histories of another length."""
+        return replace(self, history_length=length)
+
     def with_seed(self, seed: int) -> "TrainingInstances":
         """The same histories, with targets drawn by another seed."""
         return replace(self, horizon=replace(self.horizon, seed=seed))

@@ -56,7 +56,7 @@ class RectifiedInstances:
         self._instances = instances
         self._rectification = rectification
         self._height = tree.height
-        self._cache = LabelCache(instances, labels)
+        self._cache = LabelCache(instances.with_history_length(estimator.history_length), labels)
         self._tally = LabelTally(len(instances), height=tree.height)
 
     def __len__(self) -> int:

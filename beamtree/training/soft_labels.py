@@ -37,7 +37,7 @@ class SoftInstances:
             return likeliest_items(estimator.scores(batch.histories), count=min(items, tree.num_items))
 
         self._instances, self._tree, self._share = instances, tree, share
-        self._cache = LabelCache(instances, likeliest)
+        self._cache = LabelCache(instances.with_history_length(estimator.history_length), likeliest)
 
     def __len__(self) -> int:
         return len(self._instances)

@@ -3,7 +3,8 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -220,6 +221,27 @@ def test_resuming_from_nothing_starts_from_the_beginning(beamtree: Command) -> N
     fitted = beamtree(*FIT, "--resume")
     assert fitted.code == 0, fitted.err
     assert "no checkpoint to resume yet" in fitted.message
+
+
+@pytest.mark.usefixtures("folder")
+def test_stopped_in_the_estimator_it_goes_on_from_there(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = (*FIT, "--method", "dtr-t-rl", "--set", "estimator.epochs=3")
+    stop_now = partial(nullcontext, lambda: True)
+    with monkeypatch.context() as context:
+        context.setattr("beamtree.training.interrupt.stop_requests", stop_now)
+        stopped = beamtree(*asking)
+    assert stopped.code == 130
+    assert "of the estimator" in stopped.message
+    resumed = beamtree(*asking, "--resume")
+    assert resumed.code == 0, resumed.err
+    assert "no checkpoint" not in resumed.message
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_estimator_is_kept_only_for_a_method_that_asks_one(beamtree: Command) -> None:
+    refused = beamtree(*FIT, "--method", "dtr-t", "--estimator-cache", "shared")
+    assert refused.code == 1
+    assert "the method here is dtr-t" in refused.message
 
 
 @pytest.mark.usefixtures("folder")

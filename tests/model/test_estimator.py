@@ -12,7 +12,7 @@ import torch
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import Split, split_none, split_users
-from beamtree.errors import InterruptedTraining
+from beamtree.errors import DivergedError, InterruptedTraining
 from beamtree.model import estimator as module
 from beamtree.model.estimator import PopularityEstimator, SasRec
 from beamtree.model.proposal import Proposal
@@ -196,6 +196,13 @@ def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:
     assert same_scores(again, trained)
     _, other_events = train(tmp_path, patience=40, epochs=2)
     assert len(other_events) == 2, "other settings are another estimator"
+
+
+def test_a_loss_that_is_lost_is_never_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SasRec, "loss", lambda self, *_, **__: self.items.sum() * float("nan"))
+    with pytest.raises(DivergedError, match=r"Lower estimator\.learning_rate \(now 0\.02\)"):
+        train(tmp_path)
+    assert not list(tmp_path.glob("sasrec-*/*"))
 
 
 @pytest.mark.parametrize("stops", [(1,), (5, 7, 1), (12, 4)])

@@ -1,6 +1,7 @@
 """Labels that are computed when first met, and kept."""
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import BLOCK, LabelCache
 from beamtree.training.labelled import RectifiedInstances
+from beamtree.training.soft_labels import SoftInstances
 from beamtree.tree.build import plant
 
 ITEMS = 50
@@ -66,3 +68,23 @@ def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length
         assert found is not None
         np.testing.assert_array_equal(found, expected[part])
     np.testing.assert_allclose(apart.mean_labels(), together.mean_labels(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("asked_length", [2, 9])
+def test_an_estimator_is_asked_with_histories_of_its_own_length(asked_length: int) -> None:
+    """Whatever the length that the model has; here they are six."""
+
+    class LastItems:
+        history_length = asked_length
+
+        def scores(self, histories: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+            lengths.add(histories.shape[1])
+            return np.zeros((len(histories), ITEMS), dtype=np.float32)
+
+    lengths: set[int] = set()
+    tree = plant(np.arange(ITEMS, dtype=np.int32), branching=2)
+    hard = RectifiedInstances(instances(), estimator=LastItems(), tree=tree, rectification="subtree")
+    soft = SoftInstances(instances(), estimator=LastItems(), tree=tree, items=3, share=0.5)
+    for labelled in (hard, soft):
+        assert labelled.batch(np.arange(40)).histories.shape == (40, 6)
+    assert lengths == {asked_length}

@@ -205,6 +205,9 @@ class TrainingSettings(_Section):
         2.0, ge=0.0, description="time between checkpoints, besides one at each validation"
     )
     seed: int = Field(0, ge=0, lt=2**32, description="decides every random choice")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="where to learn, the estimator too; auto: on a GPU where torch finds one"
+    )
 
     def contradictions(self) -> list[str]:
         """Settings of one method together with another, or more targets than are looked at."""

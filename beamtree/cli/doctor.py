@@ -41,6 +41,10 @@ def _kernels() -> str:
 def _training() -> str:
     if find_spec("torch") is None:
         return "needs torch: pip install 'beamtree[train]'"
+    import torch
+
+    if torch.cuda.is_available():
+        return f"torch on {torch.cuda.get_device_name()}; training.device=cpu for the kernels"
     return "compiled kernels" if native.is_available() else "torch (slow)"
 
 

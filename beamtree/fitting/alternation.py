@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from beamtree.config import TrainingSettings
-from beamtree.fitting.computation import build_candidate_scores, build_learner
+from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
@@ -40,8 +40,9 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     """
     config = run.config
     identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
+    device = learning_device(config)
     rounds = _begin(run, identity=identity)
-    model = build_model(config.model, rounds.tree, seed=seed_for(config.training.seed, "weights"))
+    model = build_model(config.model, rounds.tree, seed=seed_for(config.training.seed, "weights")).to(device)
     while rounds.round < config.training.rounds:
         rounds.restore(model)
         report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)

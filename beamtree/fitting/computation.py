@@ -1,9 +1,12 @@
-"""Who computes: the kernels where they were compiled and know the model, else torch."""
+"""Who computes: the kernels where they were compiled and know the model, else torch, on a GPU where there is one."""
 
 import logging
 
+import torch
+
 from beamtree import native
 from beamtree.config import Config
+from beamtree.errors import InputError
 from beamtree.model.preference import PreferenceModel
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.learner import Learner, TorchLearner
@@ -13,6 +16,18 @@ from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.item_tree import ItemTree
 
 log = logging.getLogger(__name__)
+
+
+def learning_device(config: Config) -> torch.device:
+    """Where the model lives while it learns; InputError where a GPU is asked for and torch finds none."""
+    chosen = config.training.device
+    has_gpu = torch.cuda.is_available()
+    if chosen == "cuda" and not has_gpu:
+        raise InputError(
+            "training.device = 'cuda', but torch finds no GPU here. Install a CUDA build of torch and the driver, or "
+            "take training.device=cpu; `beamtree doctor` shows what is active."
+        )
+    return torch.device("cuda" if has_gpu and chosen != "cpu" else "cpu")
 
 
 def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> Learner:
@@ -31,7 +46,7 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
             with_dropout=settings.path_mode == "training",
         )
         return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
-    if not native.is_available():
+    if not native.is_available() and model.node_table.device.type == "cpu":
         log.warning(
             "The kernels were not compiled, so training runs in torch, many times slower. Install a C++ compiler and "
             "install beamtree again; `beamtree doctor` shows what is active."

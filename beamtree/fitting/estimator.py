@@ -8,6 +8,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.evaluation.protocol import describe_protocol
+from beamtree.fitting.computation import learning_device
 from beamtree.fitting.validation import estimator_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
@@ -68,6 +69,7 @@ def train_estimator(
             horizon=TargetHorizon.of(config.training, seed=seed),
             seed=seed,
             validate=estimator_validation(dataset, users, config=config),
+            device=learning_device(config),
             listen=listen,
             should_stop=should_stop,
         ),

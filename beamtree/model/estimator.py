@@ -146,26 +146,30 @@ class SasRec(nn.Module):
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
         """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
-        expected = torch.from_numpy(self.expectations(histories)).to(self.items.device)
-        scores = torch.empty(len(expected), len(self.items))
-        for part, into in zip(expected.split(HISTORIES_AT_A_TIME), scores.split(HISTORIES_AT_A_TIME), strict=True):
-            into.copy_(part @ self.items.T)
-        result: Float32Array = scores.numpy()
-        return result
+        scores = np.empty((len(histories), len(self.items)), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            scores[rows] = (expected @ self.items.T).cpu().numpy()
+        return scores
 
     @torch.no_grad()
     def expectations(self, histories: Int32Array) -> Float32Array:
         """What comes after each history (histories, width), padded as for `scores`."""
-        latest = torch.from_numpy(histories[:, -self.history_length :]).long().to(self.items.device)
+        expectations = np.empty((len(histories), self.items.shape[1]), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            expectations[rows] = expected.cpu().numpy()
+        return expectations
+
+    def _expectations(self, histories: Int32Array) -> Iterator[tuple[slice, Tensor]]:
+        """What comes after each history, for so many at a time."""
         was_training = self.training
         self.eval()
-        expected = torch.empty(len(latest), self.items.shape[1])
-        # All of one width, whatever their lengths: the last bits of a row must not depend on the rows beside it.
-        for part, into in zip(latest.split(HISTORIES_AT_A_TIME), expected.split(HISTORIES_AT_A_TIME), strict=True):
-            into.copy_(self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1])
+        for first in range(0, len(histories), HISTORIES_AT_A_TIME):
+            rows = slice(first, first + HISTORIES_AT_A_TIME)
+            latest = np.ascontiguousarray(histories[rows, -self.history_length :])
+            part = torch.from_numpy(latest).to(self.items.device, torch.int64)
+            # All of one width, whatever their lengths: the last bits of a row must not depend on the rows beside it.
+            yield rows, self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1]
         self.train(was_training)
-        result: Float32Array = expected.numpy()
-        return result
 
     def item_vectors(self) -> Float32Array:
         """The items' own embeddings (items, width)."""

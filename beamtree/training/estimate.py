@@ -25,6 +25,7 @@ from beamtree.training.randomness import numpy_generator, seed_for
 
 WARMUP_STEPS = 100
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
+CPU = torch.device("cpu")
 
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
@@ -46,6 +47,7 @@ class EstimatorRun:
     listen: Listener
     should_stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    device: torch.device = CPU
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def load_or_train_estimator(
         num_items=num_items,
         history_length=history_length,
         generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
-    )
+    ).to(run.device)
 
     def start() -> None:
         if run.settings.first_vectors == "cooccurrence":
@@ -229,10 +231,11 @@ def _step(
     run: EstimatorRun,
 ) -> float:
     """Learn from the chosen windows; the loss before the update. DivergedError, and no update, where it is lost."""
-    inputs, targets = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
-    with torch.random.fork_rng(devices=[]):
+    batch = windows.batch(chosen, horizon=run.horizon, epoch=progress.epoch)
+    inputs, targets = (torch.from_numpy(part).to(run.device, torch.int64) for part in batch)
+    with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
         torch.manual_seed(seed_for(run.seed, "dropout", progress.step))
-        loss = estimator.loss(torch.from_numpy(inputs).long(), torch.from_numpy(targets).long(), proposal=proposal)
+        loss = estimator.loss(inputs, targets, proposal=proposal)
         optimiser.zero_grad()
         loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(estimator.parameters(), 5.0)

@@ -100,7 +100,7 @@ class EstimatorStore:
         arrays = {f"model/{name}": array for name, array in estimator_arrays(estimator).items()}
         arrays |= {f"best/{name}": array for name, array in best.items()}
         for index, moments in optimiser.state_dict()["state"].items():
-            arrays |= {f"optimiser/{index}/{name}": tensor.numpy() for name, tensor in moments.items()}
+            arrays |= {f"optimiser/{index}/{name}": tensor.cpu().numpy() for name, tensor in moments.items()}
         manifest = {
             "kind": f"{KIND}, unfinished",
             "format_version": FORMAT_VERSION,

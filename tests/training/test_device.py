@@ -1,0 +1,126 @@
+"""Learning on a device of its own: nothing of it meets what stays on the host. Shown on a CPU, with the same code."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from beamtree.config import Config, EstimatorSettings
+from beamtree.data.split import split_none
+from beamtree.errors import InputError
+from beamtree.fitting.computation import build_learner, learning_device
+from beamtree.model.preference import build_model
+from beamtree.model.proposal import Proposal
+from beamtree.training.candidate_scores import torch_candidate_scores
+from beamtree.training.checkpoint import load_model_arrays, model_arrays
+from beamtree.training.estimate import EstimatorRun, load_or_train_estimator
+from beamtree.training.estimator_store import EstimatorStore
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.instances import Batch
+from beamtree.training.learner import Learner
+from beamtree.training.relearn import Stage
+from tests.small import assert_same_bytes, random_histories, random_tree
+from tests.training.runs import RING
+from tests.training.two_places import HostTensor, two_places
+
+TREE = random_tree(40, branching=3, seed=1, num_leaves=44)
+HISTORIES = random_histories(6, length=5, num_items=40, generator=np.random.default_rng(0))
+TARGETS = np.array([0, 3, 3, 10, 7, 5], dtype=np.int32)
+
+
+def batch() -> Batch:
+    weights = np.linspace(0, 1, 6 * TREE.height, dtype=np.float32).reshape(6, -1)
+    return Batch(histories=HISTORIES, targets=TARGETS, level_weights=weights)
+
+
+def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Learner:
+    """In torch, as on a device that the kernels do not know."""
+    monkeypatch.setattr("beamtree.fitting.computation._kernels_know", lambda *_: False)
+    model = {"windows": [3, 2], "layers": [8, 6, 4], "dropout": 0.1, "normalisation": "batch"}
+    config = Config.preset(
+        "default", model=model | changes.get("model", {}), training={"negatives": 4} | changes.get("training", {})
+    )
+    return build_learner(build_model(config.model, TREE, seed=0), TREE, config=config)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training": {"method": "dtr-u"}},
+        {"training": {"method": "dtr-t"}},
+        {"training": {"method": "dtr-t", "path_mode": "training", "path_start": "root", "optimiser": "adam"}},
+        {"model": {"normalisation": "layer", "history_table": "shared"}},
+        {"model": {"normalisation": "none"}},
+    ],
+)
+def test_a_step_of_learning_stays_on_the_device(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, apart, again = (learner_of(monkeypatch, **changes) for _ in range(3))
+    losses = [plain.step(batch(), step=step, learning_rate=0.01) for step in range(3)]
+    with two_places(monkeypatch):
+        assert [apart.step(batch(), step=step, learning_rate=0.01) for step in range(2)] == losses[:2]
+        load_model_arrays(again.model, model_arrays(apart.model))
+        again.restore_optimiser(apart.optimiser_arrays())
+        assert again.step(batch(), step=2, learning_rate=0.01) == losses[2]
+    assert_same_bytes(model_arrays(again.model), model_arrays(plain.model))
+
+
+def test_scores_for_relearning_come_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = learner_of(monkeypatch).model.eval()
+    found = [np.zeros((40, 3)), np.zeros((40, 3))]
+    arguments = (batch(), np.zeros(40, dtype=np.int64), Stage(0, 1))
+    torch_candidate_scores(model, TREE)(found[0], *arguments)
+    with two_places(monkeypatch):
+        torch_candidate_scores(model, TREE)(found[1], *arguments)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("negatives", [None, 3])
+def test_the_estimator_learns_on_the_device(
+    negatives: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = EstimatorSettings(width=8, heads=2, epochs=3, batch_size=4, negatives=negatives)
+    asked = np.array([[0, 1, 2, 3], [-1, -1, 4, 5]], dtype=np.int32)
+    drawn = np.array([1, 4, 6])
+    monkeypatch.setattr(
+        Proposal, "draw", lambda *_: (torch.from_numpy(drawn), torch.from_numpy(np.full(3, 2.0, dtype=np.float64)))
+    )
+    run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
+
+    def scores(folder: Path) -> np.ndarray:
+        store = EstimatorStore.at(folder, "key")
+        trained = load_or_train_estimator(store, RING, split_none(RING), num_items=8, history_length=4, run=run)
+        return trained.estimator.scores(asked)
+
+    plain = scores(tmp_path / "plain")
+    with two_places(monkeypatch, unnamed="cpu"):  # it is built on the host, and taken over as a whole
+        assert scores(tmp_path / "apart").tobytes() == plain.tobytes()
+        assert scores(tmp_path / "apart").tobytes() == plain.tobytes(), "as it was kept"
+
+
+def test_the_two_places_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_device = torch.ones(2)
+    with two_places(monkeypatch):
+        from_host = torch.from_numpy(np.ones(2, dtype=np.float32))
+        assert isinstance(on_device.cpu(), HostTensor)
+        assert (on_device + from_host.to("cpu")).sum() == 4
+        for mixed in (
+            lambda: on_device + from_host,
+            lambda: on_device[torch.from_numpy(np.zeros(1, dtype=np.int64))],
+            lambda: on_device.numpy(),
+        ):
+            with pytest.raises(AssertionError):
+                mixed()
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            (on_device + torch.ones(2)).sum().item()
+
+
+def test_a_gpu_is_taken_where_there_is_one_and_missed_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = {name: Config.preset("small", training={"device": name}) for name in ("auto", "cpu", "cuda")}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert [learning_device(on[name]).type for name in ("auto", "cpu")] == ["cpu", "cpu"]
+    with pytest.raises(InputError, match="torch finds no GPU here"):
+        learning_device(on["cuda"])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert [learning_device(config).type for config in on.values()] == ["cuda", "cpu", "cuda"]

@@ -25,6 +25,7 @@ from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
 from beamtree.recommender import DeepTreeRetriever
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 
 Progress = Callable[[str, int, int], None]
@@ -154,7 +155,8 @@ def _bound(
         examined.split.train,
         first_target=examined.split.first_target,
         history_length=max(config.model.history_length, estimator.estimator.history_length),
-    )
+        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+    ).with_one_target()
     generator = np.random.default_rng(examined.seed)
     batch = instances.batch(np.sort(generator.integers(len(instances), size=TRAINING_INSTANCES)))
     is_rectified = config.training.method == "dtr-t-rl"

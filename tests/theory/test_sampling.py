@@ -72,11 +72,13 @@ def test_where_parents_weigh_what_their_best_child_weighs_the_bias_is_bounded(
     levels = parents_from_children(leaf_scores, tree=tree, combine=np.maximum)
     epsilon = 0.0
     for level, (scores, q) in enumerate(zip(levels, path_probabilities(levels, tree), strict=True), start=1):
-        bound = (level - 1) * epsilon / (1.0 - epsilon)
-        assert np.abs(q - np.exp(log_softmax(scores))).max() <= bound + 1e-12
+        p, bound = np.exp(log_softmax(scores)), (level - 1) * epsilon / (1.0 - epsilon)
+        assert np.abs(q - p).max() <= bound + 1e-12
         distance = divergence(np.log(q), log_softmax(scores))
         largest = np.abs(scores).max()
         assert distance <= np.log1p(bound * len(scores) * np.exp(2.0 * largest)) + 1e-12
+        # The corollary's bound is loose by orders of magnitude; Pinsker's and that of chi squared are not.
+        assert 0.5 * np.abs(q - p).sum() ** 2 - 1e-12 <= distance <= np.log1p(((q - p) ** 2 / p).sum()) + 1e-12
         if level < tree.height:
             first, _ = tree.child_ranges(np.arange(len(scores)), level)
             family = np.logaddexp.reduceat(levels[level], first)

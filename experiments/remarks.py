@@ -99,8 +99,13 @@ def _values(reference: Reference, kind: str | None, *, runs: Runs, trials: Runs,
         lines = [*runs.validation, *trials.validation]
     meant = [line for line in lines if reference.means(line)]
     if not meant:
-        raise DataError(f"{where} is not among the lines.")
-    if len({(line["system"], str(line["study"]), str(settings_of(line))) for line in meant}) > 1:
-        raise DataError(f"{where} could be several: name its system, value or note.")
+        raise DataError(f"{where} in the remarks is not among the lines.")
+    if len({(line["system"], str(line["study"]), str(_settings(line))) for line in meant}) > 1:
+        raise DataError(f"{where} in the remarks could be several: name its system, value or note.")
     value = KINDS[kind or "test"]
     return {line["seed"]: value(line) for line in sorted(meant, key=lambda line: line["seed"])}
+
+
+def _settings(line: Line) -> dict[str, object]:
+    """What must be the same in the runs of one figure: all but the seeds."""
+    return {name: value for name, value in settings_of(line).items() if name != "estimator.seed"}

@@ -7,10 +7,12 @@ says: the same files give the same bytes.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from beamtree.errors import BeamtreeError
 from experiments.comparison import ROLES, glance, role_section
 from experiments.equal_time import STUDY as TIME
 from experiments.equal_time import equal_time_sections
@@ -72,14 +74,20 @@ class Pages:
     figures: Figures
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the pages and their figures."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the pages and their figures; 0 when they were written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=ROOT / "results", help="folder of the measured lines")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder for the pages and figures/")
     given = parser.parse_args(arguments)
-    write(render(Sources.below(given.results)), given.docs)
+    try:
+        pages = render(Sources.below(given.results))
+    except BeamtreeError as error:
+        print(error, file=sys.stderr)
+        return 2
+    write(pages, given.docs)
     print(f"wrote {given.docs / 'results.md'} and {given.docs / 'trials.md'}")
+    return 0
 
 
 def write(pages: Pages, docs: Path) -> None:
@@ -130,4 +138,4 @@ def render(sources: Sources) -> Pages:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -51,10 +51,10 @@ def test_replaced_runs_are_meant_by_their_note_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{nothing}", r"\{nothing\} is not among the lines"),
+        ("{nothing}", r"\{nothing\} in the remarks is not among the lines"),
         ("{dtr-t}", "could be several"),
         ("{dtr-t of what}", "'of' is no system"),
-        ("{dtr-t 8 / dtr-u}", "is not among the lines"),
+        ("{dtr-t 8 / dtr-u}", "in the remarks is not among the lines"),
     ],
 )
 def test_what_the_lines_do_not_have_is_refused(text: str, message: str) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import PreparedHistory, history_table_rows, prepare_history, score_nodes
+from beamtree.model.scoring import first_layer_in_blocks, history_table_rows
 from beamtree.training.instances import Batch
 from beamtree.training.negatives import ABSENT, Candidates, whole_level
 from beamtree.tree.item_tree import ItemTree
@@ -138,19 +138,15 @@ class TreeNegatives:
 
     def _scores(self, batch: Batch, nodes: Int64Array, *, level: int) -> Tensor:
         """Scores (instances, columns) of the nodes (instances, columns) of a level, in the mode for draws."""
-        model, dropout = self._model, self._dropout_generator
-        rows = torch.from_numpy(nodes + self._tree.level_offsets[level]).to(model.node_table.device)
+        model, dropout, device = self._model, self._dropout_generator, self._model.node_table.device
+        node_rows = torch.from_numpy(nodes + self._tree.level_offsets[level]).to(device)
+        history_rows = history_table_rows(model, self._tree, items=batch.histories, level=level)
+        vectors = model.history_table[torch.from_numpy(np.maximum(history_rows, 0)).to(device)]
+        present = torch.from_numpy(history_rows >= 0).to(device)
         with _mode_of(model, is_training=dropout is not None):
-            prepared = self._prepare(batch, level=level)
-            scores = score_nodes(model, prepared, model.node_table[rows], dropout_generator=dropout)
+            first_layer = first_layer_in_blocks(model, vectors, model.node_table[node_rows], present=present)
+            scores = model.score_first_layer(first_layer, dropout_generator=dropout)
         return scores.float().cpu()
-
-    def _prepare(self, batch: Batch, *, level: int) -> PreparedHistory:
-        rows = history_table_rows(self._model, self._tree, items=batch.histories, level=level)
-        device = self._model.node_table.device
-        present = torch.from_numpy(rows >= 0).to(device)
-        vectors = self._model.history_table[torch.from_numpy(np.maximum(rows, 0)).to(device)]
-        return prepare_history(self._model, vectors, present=present)
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from torch.nn import functional
 
 from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.diagnostics.sampling import top_down_log_q
+from beamtree.model import scoring
 from beamtree.model.preference import PreferenceModel
 from beamtree.model.scoring import ReferenceScorer
 from beamtree.training.instances import Batch
 from beamtree.training.losses import sampled_softmax_loss
-from beamtree.training.negatives import ABSENT, NegativeSampler, UniformNegatives
+from beamtree.training.negatives import ABSENT, Candidates, NegativeSampler, UniformNegatives
 from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_histories, random_tree, stirred_model
@@ -101,6 +102,26 @@ def test_corrections_are_those_of_the_product_rule(
             others = 1.0 - q[level][positive] if correction == "negatives" else 1.0
             expected = np.log(len(nodes[1:]) * q[level][nodes[1:]] / others)
             np.testing.assert_allclose(corrections[1:], expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "batch"])
+def test_many_instances_are_scored_in_blocks_and_drawn_the_same(
+    normalisation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = random_tree(30, branching=3, seed=1)
+    model = stirred_model(model_settings(normalisation=normalisation), tree, seed=2)
+    histories = random_histories(9, length=5, num_items=30, generator=np.random.default_rng(0))
+    batch = Batch(histories, np.arange(9, dtype=np.int32))
+
+    def drawn() -> Candidates:
+        sampler = TreeNegatives(model, tree, count=3, start="every", mode="training")
+        return sampler.draw(batch, generator=np.random.default_rng(1))
+
+    whole = drawn()
+    monkeypatch.setattr(scoring, "INTERMEDIATES_AT_A_TIME", 200)
+    in_blocks = drawn()
+    np.testing.assert_array_equal(in_blocks.node_rows, whole.node_rows)
+    np.testing.assert_allclose(in_blocks.log_correction, whole.log_correction, atol=1e-5)
 
 
 def test_draws_follow_the_product_rule() -> None:

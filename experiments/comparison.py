@@ -6,6 +6,7 @@ from experiments.figures import Figures, rounds_figure
 from experiments.markdown import compact, describe_asked, table
 from experiments.paper import CLAIMS, in_order
 from experiments.results import Line
+from experiments.rounds_table import rounds_table
 from experiments.summary import (
     ORDER,
     SYSTEM_NAMES,
@@ -209,18 +210,8 @@ def _inequality(better: list[Line], worse: list[Line]) -> str:
 
 
 def _rounds_table(rounds: list[Line]) -> str:
-    numbers = sorted({line["round"] for line in rounds})
-    rows = []
-    for system in ORDER:
-        own = grouped([line for line in rounds if line["system"] == system], lambda line: line["round"])
-        if own:
-            spreads = {number: Spread.of([line["metrics"]["f@20"] for line in own[number]]) for number in sorted(own)}
-            moved = [line["moved_share"] for line in rounds if line["system"] == system and "moved_share" in line]
-            share = f"{100 * Spread.of(moved).mean:.0f} %" if moved else ""
-            values = [spreads[number].text() if number in spreads else "" for number in numbers]
-            rows.append([SYSTEM_NAMES[system], *values, share])
-    header = ["validation F@20", *(f"round {number + 1}" for number in numbers), "items moved per relearning"]
-    return table(header, rows)
+    by_system = grouped(rounds, lambda line: line["system"])
+    return rounds_table({SYSTEM_NAMES[system]: by_system[system] for system in ORDER if system in by_system})
 
 
 def _growth(rounds: list[Line]) -> str:

@@ -7,7 +7,7 @@ from beamtree.errors import SettingsError
 from beamtree.evaluation.protocol import describe_protocol
 from experiments.results import Line
 
-NUMBER = re.compile(r"-?\d|$")
+NUMBER = re.compile(r"[-+]?\d|$")
 
 
 def describe_asked(lines: list[Line]) -> str:

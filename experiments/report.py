@@ -20,7 +20,7 @@ from experiments.figures import Figures
 from experiments.paper import STANDS_FOR, in_order
 from experiments.remarks import fill_in
 from experiments.results import read_lines
-from experiments.studies import normalisation_section, study_sections
+from experiments.studies import many_rounds_sections, normalisation_section, study_sections
 from experiments.summary import Runs, grouped
 from experiments.theory_tables import theory_section
 from experiments.trials_page import render_trials
@@ -133,6 +133,7 @@ def render(sources: Sources) -> Pages:
                     parts += equal_time_sections(validation, longer, data=data, figures=figures)
                     parts += theory_section(validation, data=data)
     parts += study_sections([line for line in studies if line["study"]["study"] != TIME], figures=figures)
+    parts += many_rounds_sections(trials.rounds)
     parts += normalisation_section(read_lines(sources.normalisation))
     return Pages("\n\n".join(parts) + "\n", render_trials(trials.final), figures)
 

@@ -4,7 +4,10 @@ from experiments.figures import Figures, study_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import STUDIES
 from experiments.results import Line
+from experiments.rounds_table import rounds_table
 from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped
+
+MANY_ROUNDS = 4
 
 
 def study_sections(lines: list[Line], *, figures: Figures) -> list[str]:
@@ -22,6 +25,17 @@ def study_sections(lines: list[Line], *, figures: Figures) -> list[str]:
         parts.append(
             f"{describe_asked(own)}" + (f" The paper: {finding}." if finding else "") + f" Here: {_extremes(own)}."
         )
+    return parts
+
+
+def many_rounds_sections(rounds: list[Line]) -> list[str]:
+    """Trials that relearn the tree again and again, round by round; rounds: their lines at the end of each."""
+    longest = {line["started"]: line for line in rounds if line["round"] >= MANY_ROUNDS - 1 and line["study"] is None}
+    many = [line for line in rounds if line["started"] in longest]
+    parts = []
+    for data, own in sorted(grouped(many, lambda line: line["data"]).items()):
+        by_trial = grouped(own, lambda line: f"{SYSTEM_NAMES[line['system']]}, {line['note']}")
+        parts += [f"### Many rounds on {data}", rounds_table(by_trial), describe_asked(own)]
     return parts
 
 

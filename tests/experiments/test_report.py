@@ -166,14 +166,28 @@ def test_of_a_run_done_again_only_the_latest_counts() -> None:
 def test_rounds_become_a_curve_and_a_table(tmp_path: Path) -> None:
     rounds = [
         line("dtr-u", f, rounds=2, split="validation", final=False, round=number, **moved)
-        for number, (f, moved) in enumerate([(0.1, {"moved_share": 0.25}), (0.2, {})])
+        for number, (f, moved) in enumerate(
+            [(0.1, {"moved_share": 0.25, "score_before": -200.0, "score_after": -190.0}), (0.2, {})]
+        )
     ]
     made = pages(tmp_path, [*rounds, line("dtr-u", 0.15, rounds=2)])
     text = made.results
-    assert rows_of(text, "DTR(U)")[2] == ["DTR(U)", "0.1000", "0.2000", "25 %"]
+    assert rows_of(text, "DTR(U)")[2] == ["DTR(U)", "0.1000", "0.2000", "25 %", "+5 %"]
     assert "From the first round to the last: DTR(U) +100.0 %." in text
     assert "(figures/rounds-ml-1m-faithful.svg)" in text
     assert b"Learning the tree on ml-1m (faithful) (one seed)" in made.figures["rounds-ml-1m-faithful.svg"]
+
+
+def test_trials_of_many_rounds_are_shown_round_by_round(tmp_path: Path) -> None:
+    def of_rounds(count: int, note: str) -> list[Line]:
+        changes: dict[str, Any] = {"rounds": count, "note": note, "started": note}
+        ended = [trial("dtr-t", 0.1 + number / 100, final=False, round=number, **changes) for number in range(count)]
+        return [*ended, trial("dtr-t", 0.2, **changes)]
+
+    text = page(tmp_path, [], [*of_rounds(2, "two"), *of_rounds(4, "four")])
+    section = text.split("### Many rounds on ml-1m")[1]
+    assert rows_of(section, "DTR(T), four")[0][1:5] == ["0.1000", "0.1100", "0.1200", "0.1300"]
+    assert not rows_of(section, "DTR(T), two")
 
 
 def test_a_study_becomes_a_curve_for_each_system(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ class TreeSettings(_Section):
     )
     assignment: Literal["auction", "regret", "residents", "score"] = Field(
         "auction",
-        description="how relearned items share the nodes: by auction, near the best sum of scores; or greedily, first "
-        "who would lose most, who is there already, as published, or who scores highest",
+        description="who gets a node that too many prefer: auction: whoever brings the sum of scores near its best; "
+        "regret: who would lose most elsewhere; residents: who stood there, as published; score: who scores highest",
     )
     moved_rows: MovedRows = Field(
         "travel",
@@ -206,7 +206,7 @@ class TrainingSettings(_Section):
     )
     seed: int = Field(0, ge=0, lt=2**32, description="decides every random choice")
     device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="where to learn, the estimator too; auto: on a GPU where torch finds one"
+        "cpu", description="where to learn, the estimator too; auto: on a GPU where torch finds one"
     )
 
     def contradictions(self) -> list[str]:
@@ -394,6 +394,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "epochs": 1000,
             "most_instances": 8_000_000,
             "patience": 100,
+            "device": "auto",
         },
         "estimator": {"width": 24, "layers": 4, "first_vectors": "random"},
     },

@@ -31,9 +31,10 @@ HOUSEKEEPING = {
     "training.patience",
     "training.validations",
     "training.validation_users",
-    "training.checkpoint_minutes",
     "estimator.seed",
 }
+METHOD = {"training.most_instances", "training.rectification", "training.soft_items", "training.soft_share"}
+"""What methods may differ in and still be compared: instances are told apart anyway, and labels are their own."""
 WAYS = ("beam", "scan")
 ROLES = {
     "faithful": "Method and protocol of the paper, with fewer instances than published.",
@@ -71,11 +72,9 @@ def role_section(
     parts = [f"### {data}, {role}", f"{ROLES[role]} {describe_asked(lines)}", _quality_table(lines)]
     parts += ["What that took, and what the same model finds when it looks at every item:", _cost_table(lines)]
     trees = [line for line in lines if line["system"].startswith("dtr")]
-    varying = varying_settings(trees)
-    if varying:
-        parts.append(f"Settings that differ between the DTR rows: {', '.join(f'`{name}`' for name in varying)}.")
-    if role == "faithful" and trees:
-        parts.append(_departures(trees))
+    parts += _differences(lines, trees)
+    if role == "faithful":
+        parts += _departures(trees)
     claims = _claims(lines, validation, data=data)
     if claims:
         parts.append(claims)
@@ -128,7 +127,22 @@ def _cost_table(lines: list[Line]) -> str:
     return table(header, rows)
 
 
-def _departures(trees: list[Line]) -> str:
+def _differences(lines: list[Line], trees: list[Line]) -> list[str]:
+    """Sentences on settings that are not the same within a row, or between the trees."""
+    found = []
+    for system, own in grouped(lines, lambda line: line["system"]).items():
+        if varying := varying_settings(own):
+            found.append(f"The seeds of {SYSTEM_NAMES[system]} differ in {_quoted(varying)}.")
+    if varying := varying_settings(trees):
+        found.append(f"Settings that differ between the DTR rows: {_quoted(varying)}.")
+    return found
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _departures(trees: list[Line]) -> list[str]:
     """Where the settings of the trees are not those of the paper: what all share, then what some have besides."""
     who: dict[str, dict[str, None]] = {}
     for line in trees:
@@ -138,13 +152,13 @@ def _departures(trees: list[Line]) -> str:
             if section in COMPARED and name not in HOUSEKEEPING and name in here and here[name] != value:
                 departure = f"`{name}` {compact(here[name])} ({compact(value)})"
                 who.setdefault(departure, {})[SYSTEM_NAMES[line["system"]]] = None
-    together: dict[str, list[str]] = {}
+    together: dict[tuple[str, ...], list[str]] = {}
     for departure, systems in who.items():
-        together.setdefault(", ".join(systems), []).append(departure)
+        together.setdefault(tuple(systems), []).append(departure)
     sentences = [
-        f"{systems}: {', '.join(together[systems])}." for systems in sorted(together, key=lambda names: -len(names))
+        f"{', '.join(systems)}: {', '.join(together[systems])}." for systems in sorted(together, key=len, reverse=True)
     ]
-    return f"Settings that are not the paper's, in brackets. {' '.join(sentences)}"
+    return [f"Settings that are not the paper's, in brackets. {' '.join(sentences)}"] if sentences else []
 
 
 def _part(seconds: float, *, of: float) -> str:
@@ -199,13 +213,14 @@ def verdict(found: list[float]) -> str:
 
 
 def _inequality(better: list[Line], worse: list[Line]) -> str:
-    """A remark where the two did not see as many instances, within a hundredth, or have another network."""
+    """A remark where the two did not see as many instances, within a hundredth, or differ in what both have."""
     first, second = (Spread.of([line["instances"] for line in own]).mean for own in (better, worse))
     remarks = []
     if abs(first - second) > 0.01 * max(first, second):
         remarks.append(f" Not at equal instances: {first:,.0f} against {second:,.0f}.")
-    if any(name.startswith("model.") for name in varying_settings([*better, *worse])):
-        remarks.append(" Not with the same network or histories.")
+    varying = [name for name in varying_settings([*better, *worse]) if name not in METHOD]
+    if varying:
+        remarks.append(f" Not with the same {_quoted(varying)}.")
     return "".join(remarks)
 
 

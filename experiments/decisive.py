@@ -26,13 +26,15 @@ ALSO = {
 }
 """Of other sections: the histories, the targets and the users that validate are those of the trees."""
 
+UNDECIDED = ("training.seed", "training.method", "training.device", "training.checkpoint_minutes")
+
 
 def decisive_settings(config: Mapping[str, Mapping[str, Any]], *, system: str) -> dict[str, Any]:
-    """By their full name, but for the seed and the method, which tell runs apart anyway."""
+    """By their full name; the seed and the method tell runs apart anyway, where it runs and how often it saves do not."""
     named = {f"{section}.{name}": value for section, values in config.items() for name, value in values.items()}
     return {
         name: value
         for name, value in named.items()
         if name.partition(".")[0] in SECTIONS[system] or name in ALSO.get(system, ())
-        if name not in ("training.seed", "training.method")
+        if name not in UNDECIDED
     }

@@ -12,20 +12,15 @@ What is not among the lines, or among them with several settings, is a DataError
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from beamtree.errors import DataError
-from experiments.results import BEFORE, Line
-from experiments.summary import SYSTEM_NAMES, Runs, Spread, settings_of
+from experiments.results import Line, is_replaced
+from experiments.summary import SYSTEM_NAMES, Runs, Spread, varying_settings
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 NUMBER = re.compile(r"\d+(\.\d+)?")
-KINDS: dict[str, Callable[[Line], float]] = {
-    "test": lambda line: line["metrics"]["f@20"],
-    "unseen": lambda line: line["unseen"]["f@20"],
-    "seen": lambda line: line["seen@20"],
-}
+KINDS = ("test", "unseen", "seen")
 
 
 @dataclass(frozen=True)
@@ -42,6 +37,8 @@ class Reference:
     def parse(cls, text: str) -> "Reference":
         """From the words of a placeholder; DataError for words that mean nothing."""
         words, _, note = text.partition("|")
+        if not words.split():
+            raise DataError(f"{{{text}}} in the remarks names no settings file.")
         file, *rest = words.split()
         system: str | None = None
         value: float | None = None
@@ -55,7 +52,7 @@ class Reference:
             elif NUMBER.fullmatch(word):
                 value = float(word)
             else:
-                raise DataError(f"{{{text.strip()}}}: {word!r} is no system, value or round.")
+                raise DataError(f"{{{text.strip()}}} in the remarks: {word!r} is no system, value or round.")
         return cls(file, system, value, round_number, note.strip() or None)
 
     def means(self, line: Line) -> bool:
@@ -65,7 +62,7 @@ class Reference:
             line["settings"]["file"] == f"{self.file}.toml"
             and self.system in (None, line["system"])
             and self.value in (None, point)
-            and (not line["note"].startswith(BEFORE) if self.note is None else line["note"] == self.note)
+            and (not is_replaced(line) if self.note is None else line["note"] == self.note)
             and (self.round_number is None or self.round_number == line["round"])
         )
 
@@ -75,15 +72,17 @@ def fill_in(text: str, *, runs: Runs, trials: Runs) -> str:
 
     def look_up(found: re.Match[str]) -> str:
         words = found[1].split(maxsplit=1)
-        kind = words[0] if words[0] in KINDS and len(words) > 1 else None
-        sides = [Reference.parse(side) for side in (found[1] if kind is None else words[1]).split(" / ")]
-        by_seed = [_values(side, kind, runs=runs, trials=trials, where=found[0]) for side in sides]
+        kind = words[0] if len(words) > 1 and words[0] in KINDS else None
+        sides = (found[1] if kind is None else words[1]).split(" / ")
+        if len(sides) > 2:
+            raise DataError(f"{found[0]} in the remarks has more than two sides.")
+        by_seed = [_values(Reference.parse(side), kind, runs=runs, trials=trials, where=found[0]) for side in sides]
         if len(by_seed) == 1:
-            values = list(by_seed[0].values())
-            return f"{100 * Spread.of(values).mean:.0f} %" if kind == "seen" else Spread.of(values).text()
+            spread = Spread.of(list(by_seed[0].values()))
+            return f"{100 * spread.mean:.0f} %" if kind == "seen" else spread.text()
         shared = [seed for seed in by_seed[0] if seed in by_seed[1]]
         if not shared:
-            raise DataError(f"{found[0]}: no seed is among both.")
+            raise DataError(f"{found[0]} in the remarks: no seed is among both.")
         return Spread.of([by_seed[0][seed] / by_seed[1][seed] for seed in shared]).text(3)
 
     return PLACEHOLDER.sub(look_up, text)
@@ -91,21 +90,23 @@ def fill_in(text: str, *, runs: Runs, trials: Runs) -> str:
 
 def _values(reference: Reference, kind: str | None, *, runs: Runs, trials: Runs, where: str) -> dict[int, float]:
     """The value of each seed."""
-    if kind == "test":
-        lines = runs.final
-    elif reference.round_number is not None:
+    if reference.round_number is not None:
         lines = [*runs.rounds, *trials.rounds]
     else:
-        lines = [*runs.validation, *trials.validation]
-    meant = [line for line in lines if reference.means(line)]
-    if not meant:
+        lines = runs.final if kind == "test" else [*runs.validation, *trials.validation]
+    meant = sorted((line for line in lines if reference.means(line)), key=lambda line: line["seed"])
+    if not meant or (kind == "test" and reference.round_number is not None):
         raise DataError(f"{where} in the remarks is not among the lines.")
-    if len({(line["system"], str(line["study"]), str(_settings(line))) for line in meant}) > 1:
+    runs_meant = {(line["system"], str(line["study"])) for line in meant}
+    if len(runs_meant) > 1 or varying_settings(meant) or len({line["seed"] for line in meant}) < len(meant):
         raise DataError(f"{where} in the remarks could be several: name its system, value or note.")
-    value = KINDS[kind or "test"]
-    return {line["seed"]: value(line) for line in sorted(meant, key=lambda line: line["seed"])}
+    try:
+        return {line["seed"]: _value(line, kind) for line in meant}
+    except KeyError as error:
+        raise DataError(f"{where} in the remarks was not measured: a line has no {error}.") from error
 
 
-def _settings(line: Line) -> dict[str, object]:
-    """What must be the same in the runs of one figure: all but the seeds."""
-    return {name: value for name, value in settings_of(line).items() if name != "estimator.seed"}
+def _value(line: Line, kind: str | None) -> float:
+    if kind == "seen":
+        return float(line["seen@20"])
+    return float(line["unseen" if kind == "unseen" else "metrics"]["f@20"])

@@ -36,4 +36,4 @@ def rounds_table(runs: Mapping[str, Sequence[Line]]) -> str:
             ]
         )
     header = ["validation F@20", *(f"round {number + 1}" for number in numbers)]
-    return table([*header, "items moved per relearning", "log-likelihood gained"], rows)
+    return table([*header, "items moved per relearning", "log-likelihood gained by it"], rows)

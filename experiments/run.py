@@ -3,7 +3,8 @@
     python -m experiments.run experiments/settings/dtr-t-ml-1m.toml --seeds 0 1 2
 
 Each run appends its lines to results/runs.jsonl (trials to results/trials.jsonl): on the validation users one for each
-round and one at the end, and one on the test users, which trials never get. A run whose lines are there is skipped. A
+round and one at the end, and one on the test users, which trials never get. A run whose lines are there is skipped, or
+with --again done anew: then what stood there about the validation users goes to the trials, and the rest is dropped. A
 run that was stopped goes on from its last checkpoint when the same command is given again.
 """
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "runs.jsonl", help="where results are kept")
     parser.add_argument("--trials", type=Path, help="where trials are kept; default: trials.jsonl beside --out")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "experiments", help="folder for checkpoints")
-    parser.add_argument("--again", action="store_true", help="also run what already has its lines")
+    parser.add_argument("--again", action="store_true", help="also run what has its lines, and replace these")
     given = parser.parse_args(arguments)
     trials = given.trials or given.out.with_name("trials.jsonl")
     failures = 0

@@ -1,13 +1,14 @@
-"""What one setting does while the others stand still: the paper's sensitivity studies, and normalisation."""
+"""Trials that belong together: the paper's sensitivity studies, many rounds, and normalisation."""
 
 from experiments.figures import Figures, study_figure
 from experiments.markdown import describe_asked, table
 from experiments.paper import STUDIES
-from experiments.results import Line
+from experiments.results import Line, is_replaced
 from experiments.rounds_table import rounds_table
 from experiments.summary import ORDER, SYSTEM_NAMES, Spread, grouped
 
 MANY_ROUNDS = 4
+"""Trials of so many rounds are shown round by round."""
 
 
 def study_sections(lines: list[Line], *, figures: Figures) -> list[str]:
@@ -30,9 +31,10 @@ def study_sections(lines: list[Line], *, figures: Figures) -> list[str]:
 
 def many_rounds_sections(rounds: list[Line]) -> list[str]:
     """Trials that relearn the tree again and again, round by round; rounds: their lines at the end of each."""
-    longest = {line["started"]: line for line in rounds if line["round"] >= MANY_ROUNDS - 1 and line["study"] is None}
-    many = [line for line in rounds if line["started"] in longest]
-    parts = []
+    alone = [line for line in rounds if line["study"] is None and not is_replaced(line)]
+    long_ones = {line["started"] for line in alone if line["round"] >= MANY_ROUNDS - 1}
+    many = [line for line in alone if line["started"] in long_ones]
+    parts = ["## Many rounds"] if many else []
     for data, own in sorted(grouped(many, lambda line: line["data"]).items()):
         by_trial = grouped(own, lambda line: f"{SYSTEM_NAMES[line['system']]}, {line['note']}")
         parts += [f"### Many rounds on {data}", rounds_table(by_trial), describe_asked(own)]

@@ -1,15 +1,13 @@
 """From measured lines to the numbers of a table: the latest run of each seed, means, spreads, ratios seed by seed."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
 from beamtree.config import Config
-from beamtree.errors import SettingsError
 from experiments.decisive import decisive_settings
-from experiments.results import Line
+from experiments.results import Line, is_replaced
 
 SYSTEM_NAMES = {
     "dtr-u": "DTR(U)",
@@ -47,30 +45,26 @@ class Runs:
 
     final: one line per run, on the test users where the run has asked them, else on the validation users.
     validation, rounds: the lines of these same runs on the validation users, at the end and after each round.
-    replaced: how many earlier runs are left out.
     """
 
     final: list[Line]
     validation: list[Line]
     rounds: list[Line]
-    replaced: int
 
     @classmethod
     def of(cls, lines: Iterable[Line]) -> "Runs":
         """Choose among the lines of a file, in the order in which they were appended."""
         kept = list(lines)
         latest: dict[Hashable, Line] = {}
-        runs: dict[Hashable, set[str]] = {}
         for line in kept:
             if line["final"] and line["split"] == ("validation" if line["role"] == "trial" else "test"):
                 latest[_key(line)] = line
-                runs.setdefault(_key(line), set()).add(line["started"])
         chosen = {(_key(line), line["started"]) for line in latest.values()}
         of_chosen = [line for line in kept if (_key(line), line["started"]) in chosen]
         final = sorted(latest.values(), key=lambda line: (line["data"], ORDER.index(line["system"]), line["seed"]))
         validation = [line for line in of_chosen if line["final"] and line["split"] == "validation"]
         rounds = [line for line in of_chosen if not line["final"]]
-        return cls(final, validation, rounds, replaced=sum(len(started) - 1 for started in runs.values()))
+        return cls(final, validation, rounds)
 
 
 def grouped(lines: Iterable[Line], by: Callable[[Line], Any]) -> dict[Any, list[Line]]:
@@ -93,16 +87,14 @@ def ratios(better: Iterable[Line], worse: Iterable[Line], *, metric: str, part: 
 
 def settings_of(line: Line) -> dict[str, Any]:
     """The settings that decided a line, by their full name; those that did not exist then are as they were."""
-    config = line["settings"]["config"]
-    with suppress(SettingsError):
-        config = Config.recorded(config).model_dump(mode="json")
+    config = Config.recorded(line["settings"]["config"]).model_dump(mode="json")
     return decisive_settings(config, system=line["system"])
 
 
 def varying_settings(lines: Sequence[Line]) -> list[str]:
-    """Names of the settings that are not the same in all lines that have them."""
+    """Names of the settings that are not the same in all lines that have them; seeds do not count."""
     flat = [settings_of(line) for line in lines]
-    names = sorted({name for settings in flat for name in settings})
+    names = sorted({name for settings in flat for name in settings} - {"estimator.seed"})
     return [name for name in names if len({str(settings[name]) for settings in flat if name in settings}) > 1]
 
 
@@ -110,4 +102,12 @@ def _key(line: Line) -> Hashable:
     run = (line["data"], line["system"], line["role"], line["seed"])
     if line["role"] != "trial":
         return run
-    return (*run, str(line["study"]), str(settings_of(line)), str(line["settings"]["data"]))
+    settings = line["settings"]
+    return (
+        *run,
+        settings["file"],
+        is_replaced(line),
+        str(line["study"]),
+        str(settings_of(line)),
+        str(settings["data"]),
+    )

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 from experiments.markdown import describe_asked, table
 from experiments.paper import in_order
-from experiments.results import BEFORE, Line
+from experiments.results import BEFORE, Line, is_replaced
 from experiments.summary import SYSTEM_NAMES, Spread, grouped, settings_of
 
 INTRODUCTION = """\
 # Trials
 
-What was tried and by what it was chosen, so that nobody has to try it again: every row was measured by
-`python -m experiments.run experiments/settings/trials/TRIAL.toml` on the validation users and stands in
-[results/trials.jsonl](../results/trials.jsonl), with all settings and the commit. This page is made from these lines by
-`python -m experiments.report`; what they say is on the [page of results](results.md), and so are the points of the
-sensitivity studies, which are not repeated here.
+What was tried and by what settings were chosen, so that nobody has to try it again. Every row was measured on the
+validation users by `python -m experiments.run experiments/settings/trials/TRIAL.toml` and stands in
+[results/trials.jsonl](../results/trials.jsonl), with all settings and the commit; some files have changed since or are
+gone. This page is made from these lines by `python -m experiments.report`; what they say is on the
+[page of results](results.md), and so are the points of the sensitivity studies, which are not repeated here.
 
 Best first. ± is the standard deviation over the seeds. With one seed, steps of a few per cent decide nothing."""
 
@@ -25,10 +25,7 @@ def render_trials(lines: Sequence[Line]) -> str:
     alone = [line for line in lines if line["study"] is None]
     by_data = grouped(alone, lambda line: line["data"])
     for data in sorted(by_data, key=in_order):
-        now, before = (
-            [line for line in by_data[data] if line["note"].startswith(BEFORE) is replaced]
-            for replaced in (False, True)
-        )
+        now, before = ([line for line in by_data[data] if is_replaced(line) is replaced] for replaced in (False, True))
         parts += [f"## {data}", describe_asked(by_data[data])]
         if now:
             parts.append(_table(now))

@@ -44,7 +44,8 @@ def _training() -> str:
     import torch
 
     if torch.cuda.is_available():
-        return f"torch on {torch.cuda.get_device_name()}; training.device=cpu for the kernels"
+        slow = "compiled kernels" if native.is_available() else "torch (slow)"
+        return f"{slow}; with training.device=cuda, torch on {torch.cuda.get_device_name()}"
     return "compiled kernels" if native.is_available() else "torch (slow)"
 
 

@@ -101,7 +101,8 @@ def fit(
     out = out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
-    _check_folders(out, work_dir, estimators, resume=resume, restart=restart)
+    is_unfinished = chosen.training.method == "dtr-t-rl" and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
+    _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
     interactions = read_log(log, chosen.log, rejects_file=rejects)
     model = DeepTreeRetriever(chosen)
@@ -159,10 +160,10 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _check_folders(out: Path, work_dir: Path, estimators: Path, *, resume: bool, restart: bool) -> None:
+def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool, has_estimator: bool) -> None:
     """Refuse to overwrite what this command did not make, before any work begins.
 
-    An estimator that was left unfinished is found by its own settings and goes on, whatever the options say.
+    has_estimator: one was left unfinished; it is found by its own settings and goes on, whatever the options say.
     """
     if resume and restart:
         raise InputError("--resume goes on from the checkpoint and --restart throws it away: give one of them.")
@@ -171,7 +172,7 @@ def _check_folders(out: Path, work_dir: Path, estimators: Path, *, resume: bool,
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
     has_checkpoint = any(work_dir.glob(f"**/{MANIFEST}"))
-    if resume and not has_checkpoint and not any(estimators.glob(f"*.unfinished/{MANIFEST}")):
+    if resume and not has_checkpoint and not has_estimator:
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")
     if has_checkpoint and restart:
         shutil.rmtree(work_dir)

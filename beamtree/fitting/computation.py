@@ -1,4 +1,4 @@
-"""Who computes: the kernels where they were compiled and know the model, else torch, on a GPU where there is one."""
+"""Who computes: the kernels where they were compiled and know the model, else torch, on a GPU where asked to."""
 
 import logging
 

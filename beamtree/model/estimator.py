@@ -160,16 +160,18 @@ class SasRec(nn.Module):
         return expectations
 
     def _expectations(self, histories: Int32Array) -> Iterator[tuple[slice, Tensor]]:
-        """What comes after each history, for so many at a time."""
+        """Some rows of the histories at a time, and what comes after each of these (rows, width)."""
         was_training = self.training
         self.eval()
-        for first in range(0, len(histories), HISTORIES_AT_A_TIME):
-            rows = slice(first, first + HISTORIES_AT_A_TIME)
-            latest = np.ascontiguousarray(histories[rows, -self.history_length :])
-            part = torch.from_numpy(latest).to(self.items.device, torch.int64)
-            # All of one width, whatever their lengths: the last bits of a row must not depend on the rows beside it.
-            yield rows, self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1]
-        self.train(was_training)
+        try:
+            for first in range(0, len(histories), HISTORIES_AT_A_TIME):
+                rows = slice(first, first + HISTORIES_AT_A_TIME)
+                latest = np.ascontiguousarray(histories[rows, -self.history_length :])
+                part = torch.from_numpy(latest).to(self.items.device, torch.int64)
+                # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
+                yield rows, self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1]
+        finally:
+            self.train(was_training)
 
     def item_vectors(self) -> Float32Array:
         """The items' own embeddings (items, width)."""

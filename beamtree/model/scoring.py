@@ -54,11 +54,9 @@ def score_nodes(
     nodes: Tensor,
     *,
     candidates: Tensor | None = None,
-    dropout_generator: torch.Generator | None = None,
 ) -> Tensor:
     """Scores (rows, columns) of nodes (rows, columns, size); absent candidates score -inf."""
-    first_layer = _first_layer(model, prepared, nodes)
-    return model.score_first_layer(first_layer, candidates=candidates, dropout_generator=dropout_generator)
+    return model.score_first_layer(_first_layer(model, prepared, nodes), candidates=candidates)
 
 
 def first_layer_in_blocks(model: PreferenceModel, history: Tensor, nodes: Tensor, *, present: Tensor) -> Tensor:

@@ -44,9 +44,9 @@ class RunIdentity:
 
     @classmethod
     def of(cls, config: Config, *, data_fingerprint: str) -> "RunIdentity":
-        """Identity of a run with these settings on this data; where it runs and how often it saves do not matter."""
+        """Identity of a run with these settings on this data; how often checkpoints are written does not matter."""
         settings = config.model_dump(mode="json")
-        del settings["training"]["checkpoint_minutes"], settings["training"]["device"]
+        del settings["training"]["checkpoint_minutes"]
         return cls(settings=settings, data_fingerprint=data_fingerprint)
 
 

@@ -55,6 +55,9 @@ def test_replaced_runs_are_meant_by_their_note_alone() -> None:
         ("{dtr-t}", "could be several"),
         ("{dtr-t of what}", "'of' is no system"),
         ("{dtr-t 8 / dtr-u}", "in the remarks is not among the lines"),
+        ("{dtr-u / dtr-u / dtr-u}", "more than two sides"),
+        ("{unseen dtr-u}", "was not measured"),
+        ("{ | before: old}", "names no settings file"),
     ],
 )
 def test_what_the_lines_do_not_have_is_refused(text: str, message: str) -> None:

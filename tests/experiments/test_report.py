@@ -160,7 +160,6 @@ def test_of_a_run_done_again_only_the_latest_counts() -> None:
     runs = Runs.of([*run("first", 0.1, 0.2, 0.3), *run("second", 0.4)])
     assert [entry["metrics"]["f@20"] for entry in runs.final] == [0.4]
     assert [entry["metrics"]["f@20"] for entry in runs.rounds] == [0.4]
-    assert runs.replaced == 1
 
 
 def test_rounds_become_a_curve_and_a_table(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from beamtree.model.scoring import (
     ReferenceScorer,
     first_layer_in_blocks,
     history_table_rows,
-    prepare_history,
-    score_nodes,
 )
 from beamtree.tree.item_tree import ItemTree
 from tests.small import model_settings, random_tree, stirred_model
@@ -58,13 +56,9 @@ class Question:
         return scores
 
     def factored(self) -> Tensor:
-        prepared = prepare_history(self.model, self.history, present=self.present)
-        return score_nodes(
-            self.model,
-            prepared,
-            self.nodes,
-            candidates=self.candidates,
-            dropout_generator=torch.Generator().manual_seed(1),
+        first_layer = first_layer_in_blocks(self.model, self.history, self.nodes, present=self.present)
+        return self.model.score_first_layer(
+            first_layer, candidates=self.candidates, dropout_generator=torch.Generator().manual_seed(1)
         )
 
     def gradients(self, scores: Tensor) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.diagnostics.sampling import top_down_log_q
 from beamtree.model import scoring
 from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import ReferenceScorer
+from beamtree.model.scoring import ReferenceScorer, prepare_history
 from beamtree.training.instances import Batch
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import ABSENT, Candidates, NegativeSampler, UniformNegatives
@@ -117,9 +117,19 @@ def test_many_instances_are_scored_in_blocks_and_drawn_the_same(
         sampler = TreeNegatives(model, tree, count=3, start="every", mode="training")
         return sampler.draw(batch, generator=np.random.default_rng(1))
 
+    prepared: list[int] = []
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        prepared.append(len(arguments[1]))
+        return prepare_history(*arguments, **options)
+
+    monkeypatch.setattr(scoring, "prepare_history", noted)
     whole = drawn()
+    assert set(prepared) == {9}
+    prepared.clear()
     monkeypatch.setattr(scoring, "INTERMEDIATES_AT_A_TIME", 200)
     in_blocks = drawn()
+    assert max(prepared) < 9
     np.testing.assert_array_equal(in_blocks.node_rows, whole.node_rows)
     np.testing.assert_allclose(in_blocks.log_correction, whole.log_correction, atol=1e-5)
 

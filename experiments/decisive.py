@@ -30,7 +30,7 @@ UNDECIDED = ("training.seed", "training.method", "training.device", "training.ch
 
 
 def decisive_settings(config: Mapping[str, Mapping[str, Any]], *, system: str) -> dict[str, Any]:
-    """By their full name; the seed and the method tell runs apart anyway, where it runs and how often it saves do not."""
+    """By their full name. Seed and method tell runs apart anyway; where they run and how often they save do not."""
     named = {f"{section}.{name}": value for section, values in config.items() for name, value in values.items()}
     return {
         name: value

@@ -108,8 +108,14 @@ def _draw(
         if len(curves) > 1:
             axes.legend()
         drawn = BytesIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+        description = "; ".join(_in_words(system, curves[system]) for system in sorted(curves, key=ORDER.index))
+        figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None, "Description": description})
     return drawn.getvalue()
+
+
+def _in_words(system: str, curve: Curve) -> str:
+    """The points of a curve, for those who cannot see it."""
+    return f"{SYSTEM_NAMES[system]}: " + ", ".join(f"{spread.text()} at {place:g}" for place, spread in curve.items())
 
 
 def _widen(axes: Axes, spreads: Sequence[Spread]) -> None:

@@ -334,6 +334,15 @@ def test_times_that_differ_are_not_called_equal(tmp_path: Path) -> None:
     assert not rows_of(section, "rectified labels help")
 
 
+def test_who_is_ahead_in_less_time_is_ahead_at_equal_time(tmp_path: Path) -> None:
+    runs = [*timed("dtr-t", 0.14, 300.0), *timed("dtr-t-rl", 0.12, 1_000.0), *timed("dtr-u", 0.10, 1_200.0)]
+    section = page(tmp_path, runs, [longer("dtr-t", 0.15, 600.0)]).split(EQUAL_TIME)[1].split("## ")[0]
+    [row] = rows_of(section, "rectified labels help")
+    assert row[2:] == ["1,000 and 600", "0.800", "No with the one seed measured."], "the nearest of two that settle it"
+    [row] = rows_of(section, "negatives drawn down the tree beat uniform ones")
+    assert row[2:4] == ["600 and 1,200", "1.500"]
+
+
 def test_networks_of_other_sizes_are_compared_among_themselves(tmp_path: Path) -> None:
     small = [longer(system, f, 900.0, negatives=12) for system, f in (("dtr-u", 0.10), ("dtr-t", 0.11))]
     text = page(tmp_path, [*timed("dtr-u", 0.12, 900.0), *timed("dtr-t", 0.15, 900.0)], small)

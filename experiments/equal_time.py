@@ -131,8 +131,8 @@ def _claims(groups: list[Group]) -> list[str]:
         return []
     header = ["claim", "F@20 ratio", "processor seconds", "here", "does it hold here?"]
     return [
-        f"Times within {100 * TOLERANCE:.0f} % of each other count as equal. Who is ahead with each seed in less time is "
-        "ahead at equal time too.",
+        f"Times within {100 * TOLERANCE:.0f} % of each other count as equal. Who is ahead with each seed in less time "
+        "is ahead at equal time too.",
         table(header, rows),
     ]
 

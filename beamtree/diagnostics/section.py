@@ -39,7 +39,7 @@ def estimated(diagnostics: Diagnostics) -> str:
     return (
         f" Levels {_range(rough)} are too large to score whole (more than {diagnostics.subject.exact_nodes:,} nodes): "
         f"their numbers are estimated from {diagnostics.subject.draws} nodes of each kind per history, drawn down the "
-        "tree and at random."
+        "tree in two ways and evenly."
     )
 
 

@@ -34,10 +34,10 @@ def many_rounds_sections(rounds: list[Line]) -> list[str]:
     alone = [line for line in rounds if line["study"] is None and not is_replaced(line)]
     long_ones = {line["started"] for line in alone if line["round"] >= MANY_ROUNDS - 1}
     many = [line for line in alone if line["started"] in long_ones]
-    parts = ["## Many rounds"] if many else []
+    parts = ["## Many rounds", "Trials on the validation users, at the end of each round."] if many else []
     for data, own in sorted(grouped(many, lambda line: line["data"]).items()):
         by_trial = grouped(own, lambda line: f"{SYSTEM_NAMES[line['system']]}, {line['note']}")
-        parts += [f"### Many rounds on {data}", rounds_table(by_trial), describe_asked(own)]
+        parts += [f"### Many rounds on {data}", rounds_table(by_trial)]
     return parts
 
 

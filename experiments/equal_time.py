@@ -138,7 +138,7 @@ def _claims(groups: list[Group]) -> list[str]:
 
 
 def _deciding(claim: Claim, groups: list[Group]) -> list[tuple[Group, Group, list[float]]]:
-    """The pairs that took the same time; where there are none, the nearest in which the shorter one is ahead."""
+    """The pairs that took the same time; where there are none, one in which the shorter is ahead, with most seeds."""
     pairs = [
         (better, worse, found)
         for better, worse in product(groups, groups)
@@ -153,4 +153,4 @@ def _deciding(claim: Claim, groups: list[Group]) -> list[tuple[Group, Group, lis
         for better, worse, found in pairs
         if all(ratio > 1 if better.seconds < worse.seconds else ratio < 1 for ratio in found)
     ]
-    return sorted(settled, key=lambda pair: abs(pair[0].seconds - pair[1].seconds))[:1]
+    return sorted(settled, key=lambda pair: (-len(pair[2]), abs(pair[0].seconds - pair[1].seconds)))[:1]

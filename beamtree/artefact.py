@@ -1,7 +1,7 @@
 """A trained model on disk: one folder with a manifest, the weights, the index and the vocabulary. Data only, no code.
 
 manifest.json           format version, settings, metrics, size and SHA-256 of every file
-weights-*.safetensors   the network and the node table
+weights-*.safetensors   the arrays of each part of the score, named part/name, such as attention/node_table
 index-*.safetensors     the item on each leaf, and how often each item was a training interaction
 items-*.parquet         raw item ids in dense order, with category, title and all other columns of the item table
 """
@@ -23,15 +23,17 @@ from beamtree.storage import bundle_file, map_arrays, read_manifest, write_array
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+OLDEST_FORMAT_VERSION = 1
+"""Format 1 knew one part of the score, attention, and did not name it."""
 
 
 @dataclass(frozen=True)
 class Artefact:
     """Everything that retrieval needs, and what is known about how it came to be.
 
-    weights: network arrays by name, among them node_table; popularity: (items,), training interactions of each item;
-    item_table: a row for each dense item, item_id first; metrics: {"test": {"f@20": ...}, ...};
+    weights: arrays by part and name, such as attention/node_table; popularity: (items,), training interactions of each
+    item; item_table: a row for each dense item, item_id first; metrics: {"test": {"f@20": ...}, ...};
     data_fingerprint: names the prepared log, so that its held-out users can be found again.
     """
 
@@ -49,6 +51,11 @@ class Artefact:
     def items(self) -> Vocabulary:
         """Raw ids of the items in dense order."""
         return Vocabulary(self.item_table["item_id"])
+
+    def part(self, name: str) -> dict[str, npt.NDArray[Any]]:
+        """The arrays of one part of the score by their names in it; empty where the model has no such part."""
+        prefix = f"{name}/"
+        return {key.removeprefix(prefix): array for key, array in self.weights.items() if key.startswith(prefix)}
 
 
 def save_artefact(directory: Path, artefact: Artefact) -> None:
@@ -78,12 +85,15 @@ def load_artefact(directory: Path, *, verify: bool = True) -> Artefact:
         raise ArtefactError(
             f"{directory} holds {manifest.get('kind')!r}; expected a {KIND}. Give the folder of a saved model."
         )
-    if manifest.get("format_version") != FORMAT_VERSION:
+    version = manifest.get("format_version")
+    if version not in range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1):
         raise ArtefactError(
-            f"{directory} has format version {manifest.get('format_version')!r}; this beamtree reads version "
+            f"{directory} has format version {version!r}; this beamtree reads versions {OLDEST_FORMAT_VERSION} to "
             f"{FORMAT_VERSION}. Use the beamtree that saved it, or fit the model again."
         )
     weights = map_arrays(bundle_file(directory, manifest, "weights.safetensors", verify=verify))
+    if version == 1:
+        weights = {f"attention/{name}": array for name, array in weights.items()}
     index = map_arrays(bundle_file(directory, manifest, "index.safetensors", verify=verify))
     table_path = bundle_file(directory, manifest, "items.parquet", verify=verify)
     try:

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from beamtree.errors import SettingsError
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
-PresetName = Literal["small", "default", "paper"]
+PresetName = Literal["instant", "small", "default", "paper"]
+PartName = Literal["attention", "memory"]
 MovedRows = Literal["travel", "rebuild", "stay"]
 PathStart = Literal["level", "root", "every"]
 PathCorrection = Literal["negatives", "published"]
@@ -95,8 +96,13 @@ class TreeSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """Sizes of the preference network (DIN with time windows)."""
+    """The parts of the score, and the sizes of the attention network (DIN with time windows)."""
 
+    parts: tuple[PartName, ...] = Field(
+        ("attention", "memory"),
+        min_length=1,
+        description="what is added up to a score: the attention network of the paper, and counted memory",
+    )
     embedding_dim: int = Field(24, ge=1, le=512, description="size of a node's vector")
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         (10, 5, 2, 1, 1, 1),
@@ -127,6 +133,26 @@ class ModelSettings(_Section):
     def history_length(self) -> int:
         """How many of the latest items are read."""
         return sum(self.windows)
+
+
+class MemorySettings(_Section):
+    """Counted evidence: what followed what, what a person had, what is popular."""
+
+    followers: int = Field(300, ge=1, le=100_000, description="items kept per item, the most frequent that followed it")
+    window: int = Field(20, ge=1, le=1000, description="an item follows another within so many interactions")
+    fade: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        0.8, description="weight of a history item relative to the next later one"
+    )
+    repeat_fade: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        0.99, description="the same for a person's own earlier interactions with an item"
+    )
+    transitions: float | None = Field(
+        None, ge=0.0, description="weight of what followed the history; default: calibrated on validation users"
+    )
+    repeats: float | None = Field(
+        None, ge=0.0, description="weight of own repeats; default: calibrated, 0 where seen items are excluded"
+    )
+    popularity: float | None = Field(None, ge=0.0, description="weight of popularity; default: calibrated")
 
 
 class TrainingSettings(_Section):
@@ -285,6 +311,7 @@ class Config(_Section):
     data: DataSettings = DataSettings()
     tree: TreeSettings = TreeSettings()
     model: ModelSettings = ModelSettings()
+    memory: MemorySettings = MemorySettings()
     training: TrainingSettings = TrainingSettings()
     estimator: EstimatorSettings = EstimatorSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
@@ -293,8 +320,8 @@ class Config(_Section):
     def preset(cls, name: PresetName, **sections: Mapping[str, Any]) -> Self:
         """A named starting point; sections override it.
 
-        small: minutes; default: under an hour for a million interactions on two cores; paper: the published sizes,
-        method and schedule, 80,000 steps in each of 12 rounds.
+        instant: counted memory alone, seconds; small: minutes; default: under an hour for a million interactions on two
+        cores; paper: the published sizes, method and schedule, 80,000 steps in each of 12 rounds.
         """
         if name not in PRESETS:
             raise SettingsError(f"There is no preset {name!r}. Choose one of: {', '.join(PRESETS)}.")
@@ -359,18 +386,21 @@ SECTION_TYPES: dict[str, type[_Section]] = {
     "data": DataSettings,
     "tree": TreeSettings,
     "model": ModelSettings,
+    "memory": MemorySettings,
     "training": TrainingSettings,
     "estimator": EstimatorSettings,
     "retrieval": RetrievalSettings,
 }
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "instant": {"model": {"parts": ["memory"]}},
     "small": {"training": {"most_instances": 150_000, "validations": 3}},
     "default": {},
     "paper": {
         "data": {"protocol": "paper"},
         "tree": {"order": "category", "assignment": "residents", "moved_rows": "stay"},
         "model": {
+            "parts": ["attention"],
             "windows": [20, 20, 10, 10, 2, 2, 2, 1, 1, 1],
             "attention_hidden": 36,
             "layers": [128, 64, 24],
@@ -402,7 +432,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 
 # What these were before they could be set, for settings that were recorded without them.
 _BEFORE_RECORDED = {
-    "model": {"first_vectors": "random"},
+    "model": {"first_vectors": "random", "parts": ["attention"]},
     "estimator": {"first_vectors": "random"},
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
 }

@@ -226,8 +226,10 @@ class DeepTreeRetriever:
             contenders["item to item"] = by_scores(
                 counted.scores, history_length=counted.history_length, num_items=num_items
             )
-        contenders["popularity"] = lambda questions, k: popularity.recommend(
-            k, num_users=len(questions.users), seen=questions.excluded_items
+        contenders["popularity"] = lambda requests, k: popularity.recommend(
+            k,
+            num_users=len(requests),
+            seen=None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets),
         )[0]
         return contenders
 

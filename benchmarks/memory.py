@@ -22,6 +22,7 @@ from beamtree.data.split import Spans, Split
 from beamtree.evaluation.protocol import by_beam, by_scan, evaluate, split_dataset
 from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned, Validated
 from benchmarks.measure import report
 
@@ -99,7 +100,7 @@ def run(
     split = few_training_users(split_dataset(dataset, config=config), count=config.estimator.batch_size)
     peaks.end("data")
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)
-    engine = Engine(artefact.weights, artefact.tree, settings=config.model)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
     asked = split.test.take(slice(0, ASKED_USERS))
     evaluate(by_beam(engine, beam_width=config.retrieval.beam_width), dataset, asked, config=config)
     peaks.end("search")

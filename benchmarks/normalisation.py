@@ -18,6 +18,7 @@ from beamtree.data.interactions import read_interactions
 from beamtree.evaluation.protocol import by_beam, describe_protocol, evaluate, split_dataset
 from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.events import Event, StepDone
 
 VARIANTS = [(normalisation, dropout) for normalisation in ("layer", "none", "batch") for dropout in (0.0, 0.1)]
@@ -80,7 +81,7 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     started = time.perf_counter()
     artefact = fit_model(dataset, split, config=config, work=None, listen=count, should_stop=lambda: False)
     seconds = time.perf_counter() - started
-    engine = Engine(artefact.weights, artefact.tree, settings=config.model)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
     recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
     metrics = evaluate(recommend, dataset, split.validation, config=config)
     return {

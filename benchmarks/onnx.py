@@ -25,6 +25,7 @@ from beamtree.config import Config
 from beamtree.export.onnx import export_onnx
 from beamtree.model.preference import build_model
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.build import plant, random_order
 
 BATCH = 50
@@ -59,7 +60,7 @@ def measure(*, num_items: int, beam_width: int, k: int, rounds: int, threads: in
     histories = np.random.default_rng(1).integers(0, num_items, size=(BATCH, settings.history_length)).astype(np.int32)
     if native.is_available():
         native.set_threads(threads)
-    engine = Engine(artefact.weights, artefact.tree, settings=settings)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=settings), artefact.tree)
     with tempfile.TemporaryDirectory() as folder:
         files = export_onnx(artefact, Path(folder) / "model.onnx", k=k, beam_width=beam_width)
         session, file_mb = open_session(files.model, threads=threads), files.size / 1e6

@@ -33,6 +33,7 @@ import polars as pl
 from beamtree.artefact import Artefact, save_artefact
 from beamtree.config import Config, ModelSettings
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
@@ -224,7 +225,9 @@ class BareEngine:
     """The engine without a server, asked for exactly what the server asks it."""
 
     def __init__(self, artefact: Artefact, histories: npt.NDArray[np.int32]) -> None:
-        self._engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
+        self._engine = Engine(
+            build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model), artefact.tree
+        )
         self._beam_width = artefact.config.retrieval.beam_width
         self._histories = histories
 

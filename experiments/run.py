@@ -26,8 +26,7 @@ from beamtree.data.interactions import read_log
 from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut
 from beamtree.errors import BeamtreeError, InterruptedTraining
-from beamtree.evaluation.protocol import Questions, evaluate, split_dataset
-from beamtree.retrieval.found import Ragged
+from beamtree.evaluation.protocol import evaluate, held_out_requests, split_dataset
 from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone, Validated
 from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
@@ -174,7 +173,7 @@ def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Confi
 
     unseen: the metrics when the items of a user's history are left out; seen@20: their share of the lists when not.
     """
-    asked = Questions(dataset.sequences, users, excluded_items=None)
+    asked = held_out_requests(dataset, users, exclude_seen=False)
     measured: Line = {
         "users": len(users),
         "metrics": _rounded(evaluate(trained.recommend, dataset, users, config=config)),
@@ -192,7 +191,9 @@ def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Confi
     return measured
 
 
-def share_among(recommended: npt.NDArray[np.int32], items: Ragged) -> float:
+def share_among(
+    recommended: npt.NDArray[np.int32], items: tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+) -> float:
     """How much of what users were recommended (users, k), -1 = nothing, is among the items of the same user."""
     flat, offsets = items
     found = sum(

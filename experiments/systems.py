@@ -11,12 +11,14 @@ import numpy.typing as npt
 from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
+from beamtree.data.requests import Requests
 from beamtree.data.split import Spans, Split
-from beamtree.evaluation.protocol import Questions, Recommend, by_beam, by_scan, by_scores
+from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.model.estimator import Estimator
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainingWindows
@@ -85,7 +87,7 @@ def train_tree(lesson: Lesson) -> Trained:
             should_stop=should_stop,
             estimator_cache=lesson.estimators,
         )
-    engine = Engine(artefact.weights, artefact.tree, settings=config.model)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
     training = artefact.training
     batch_size = min(config.training.batch_size, training["instances"])
     rounds = _rounds(training["rounds"], batch_size=batch_size)
@@ -119,8 +121,9 @@ def train_popularity(lesson: Lesson) -> Trained:
     dataset, spans = lesson.dataset, lesson.split.train
     popularity = Popularity.fit(dataset.sequences, spans, num_items=len(dataset.items))
 
-    def recommend(questions: Questions, k: int) -> npt.NDArray[np.int32]:
-        return popularity.recommend(k, num_users=len(questions.users), seen=questions.excluded_items)[0]
+    def recommend(requests: Requests, k: int) -> npt.NDArray[np.int32]:
+        seen = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
+        return popularity.recommend(k, num_users=len(requests), seen=seen)[0]
 
     return Trained(recommend=recommend, exact=None, instances=_interactions(spans))
 

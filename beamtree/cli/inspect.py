@@ -192,8 +192,9 @@ def _measuring() -> Iterator[Callable[[str, int, int], None]]:
 
 def _facts(artefact: Artefact) -> dict[str, str]:
     tree, training = artefact.tree, artefact.training
-    table_bytes = artefact.weights["node_table"].nbytes
-    network = sum(int(np.prod(array.shape)) for name, array in artefact.weights.items() if not name.endswith("_table"))
+    table_bytes = sum(array.nbytes for array in artefact.weights.values())
+    attention = artefact.part("attention")
+    network = sum(int(np.prod(array.shape)) for name, array in attention.items() if not name.endswith("_table"))
     index_bytes = table_bytes + tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
     start = first_searched_level(tree, beam_width=artefact.config.retrieval.beam_width)
     return {

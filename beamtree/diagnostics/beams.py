@@ -11,9 +11,10 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut
 from beamtree.diagnostics.averages import Average, average_over_users
 from beamtree.evaluation.metrics import Metrics, measure
+from beamtree.evaluation.protocol import held_out_requests
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.found import Ragged
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
 
@@ -69,19 +70,15 @@ def compare_beams(
     is_paper = config.data.protocol == "paper"
     excluded = users.seen(dataset.sequences) if config.retrieval.exclude_seen and not is_paper else None
     labels = users.labels(dataset.sequences, distinct=not is_paper)
-    engine = Engine(artefact.weights, tree, settings=config.model)
-    histories = users.histories(dataset.sequences, engine.history_length)
+    engine = Engine(build_scorer(artefact.weights, tree, settings=config.model), tree)
+    requests = held_out_requests(dataset, users, exclude_seen=excluded is not None)
     k = min(CUTOFF, tree.num_items)
 
     def ask(width: int | None) -> Int32Array:
         parts = []
         for first in range(0, len(users), USERS_AT_A_TIME):
-            rows = slice(first, first + USERS_AT_A_TIME)
-            unwanted = None if excluded is None else _rows_of(excluded, first, min(first + USERS_AT_A_TIME, len(users)))
-            if width is None:
-                found = engine.scan(histories[rows], k=k, excluded_items=unwanted)
-            else:
-                found = engine.search(histories[rows], k=k, beam_width=width, excluded_items=unwanted)
+            some = requests.take(slice(first, first + USERS_AT_A_TIME))
+            found = engine.scan(some, k=k) if width is None else engine.search(some, k=k, beam_width=width)
             parts.append(found.items)
             advance(len(found.items))
         return np.concatenate(parts)
@@ -133,7 +130,9 @@ def overlaps(found: Int32Array, exact: Int32Array) -> npt.NDArray[np.float64]:
     return shares
 
 
-def scored_nodes(tree: ItemTree, *, width: int, excluded: Ragged | None) -> npt.NDArray[np.float64]:
+def scored_nodes(
+    tree: ItemTree, *, width: int, excluded: tuple[Int32Array, Int64Array] | None
+) -> npt.NDArray[np.float64]:
     """Nodes that a search scores for each request, at most: (requests,), or (1,) where nothing is excluded.
 
     The beam grows by what a request excludes, at most to twice its width, as the engine's does.
@@ -147,8 +146,3 @@ def scored_nodes(tree: ItemTree, *, width: int, excluded: Ragged | None) -> npt.
         sizes = tree.level_sizes[start:]
         counts[row] = sizes[0] + np.minimum(sizes[1:], tree.branching * beam).sum()
     return counts
-
-
-def _rows_of(lists: Ragged, first: int, end: int) -> Ragged:
-    flat, offsets = lists
-    return flat[offsets[first] : offsets[end]], offsets[first : end + 1] - offsets[first]

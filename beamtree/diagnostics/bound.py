@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import ModelSettings
-from beamtree.retrieval.scorer import BATCH_NORM_EPSILON
+from beamtree.model.normalisation import BATCH_NORM_EPSILON
 from beamtree.tree.item_tree import ItemTree
 
 Weights = Mapping[str, npt.NDArray[Any]]

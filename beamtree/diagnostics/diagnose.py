@@ -183,7 +183,7 @@ def _bound(
         assumed_error=ASSUMED_ERROR,
         largest_score=largest_score,
     )
-    return bound_terms(measure_norms(artefact.weights, settings=config.model), constants, tree=plan.tree)
+    return bound_terms(measure_norms(artefact.part("attention"), settings=config.model), constants, tree=plan.tree)
 
 
 def _subject(examined: Examined, plan: LevelPlan) -> Subject:

@@ -1,14 +1,15 @@
-"""Scores of any nodes of any level for one history: in the kernels where they were compiled, else in NumPy."""
+"""Scores of any nodes of any level for one history."""
 
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from beamtree import native
 from beamtree.artefact import Artefact
+from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.beam import ScoreNodes
-from beamtree.retrieval.scorer import NumpyScorer
+from beamtree.retrieval.engine import scores_of
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.item_tree import VACANT, ItemTree
 
 Int32Array = npt.NDArray[np.int32]
@@ -20,31 +21,8 @@ ScorerOf = Callable[[Int32Array], ScoreNodes]
 
 def scorer_of(artefact: Artefact) -> ScorerOf:
     """How the model of an artefact scores nodes."""
-    weights, tree, settings = artefact.weights, artefact.tree, artefact.config.model
-    if not native.is_available():
-        return lambda history: NumpyScorer(weights, tree, settings=settings, history=history)
-    from beamtree.native.network import Network
-
-    network = Network.pack(weights, windows=settings.windows, normalisation=settings.normalisation)
-    node_table, item_table = weights["node_table"], weights.get("item_table")
-
-    def for_history(history: Int32Array) -> ScoreNodes:
-        def score(level: int, nodes: Int64Array) -> npt.NDArray[np.float32]:
-            if item_table is not None:
-                history_rows = history.astype(np.int64)
-            else:
-                ancestors = tree.item_ancestors(history, level)
-                history_rows = np.where(ancestors == VACANT, VACANT, ancestors + tree.level_offsets[level])
-            return network.score(
-                node_table,
-                node_rows=nodes + tree.level_offsets[level],
-                history_table=node_table if item_table is None else item_table,
-                history_rows=history_rows,
-            )
-
-        return score
-
-    return for_history
+    scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+    return lambda history: scores_of(scorer.prepare(Requests(Histories.of_rows(history[None]))), 0)
 
 
 class Occupied:

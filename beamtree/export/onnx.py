@@ -41,7 +41,7 @@ def export_onnx(
     width = artefact.config.retrieval.beam_width if beam_width is None else beam_width
     if k < 1 or width < 1:
         raise InputError(f"Expected k and a beam of at least 1, got k {k} and a beam of {width}.")
-    plan = SearchPlan(artefact.weights, artefact.tree, settings=artefact.config.model, k=k, beam_width=width)
+    plan = SearchPlan(artefact.part("attention"), artefact.tree, settings=artefact.config.model, k=k, beam_width=width)
     graph = GraphBuilder()
     add_search(graph, plan, history="history", length="length")
     outputs = [_value("items", TensorProto.INT64, "batch", k), _value("scores", TensorProto.FLOAT, "batch", k)]

@@ -7,7 +7,7 @@ from onnx import TensorProto
 
 from beamtree.config import ModelSettings
 from beamtree.export.graph import AnyArray, GraphBuilder
-from beamtree.retrieval.scorer import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
+from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.tree.item_tree import ItemTree
 
 

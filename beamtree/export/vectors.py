@@ -46,7 +46,7 @@ def export_vectors(artefact: Artefact, directory: Path) -> list[Path]:
 
 
 def _arrays(artefact: Artefact) -> dict[str, AnyArray]:
-    tree, weights = artefact.tree, artefact.weights
+    tree, weights = artefact.tree, artefact.part("attention")
     nodes = np.asarray(weights["node_table"], dtype=np.float32)
     levels = np.repeat(np.arange(tree.height + 1, dtype=np.int32), tree.level_sizes)
     arrays = {

@@ -63,7 +63,7 @@ def fit_model(
     rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
     return Artefact(
         config=config,
-        weights=rounds.best_weights,
+        weights={f"attention/{name}": array for name, array in rounds.best_weights.items()},
         tree=rounds.best_tree,
         popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
         item_table=dataset.item_table,

@@ -11,6 +11,7 @@ from beamtree.evaluation.protocol import by_beam, by_scores, evaluate
 from beamtree.model.estimator import Estimator
 from beamtree.model.preference import PreferenceModel
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.checkpoint import model_arrays
 from beamtree.training.optimise import SELECTION_METRIC
 from beamtree.training.randomness import numpy_generator
@@ -33,7 +34,8 @@ def model_validation(
         return None
 
     def validate(model: PreferenceModel) -> Mapping[str, float]:
-        engine = Engine(model_arrays(model), tree, settings=config.model)
+        weights = {f"attention/{name}": array for name, array in model_arrays(model).items()}
+        engine = Engine(build_scorer(weights, tree, settings=config.model), tree)
         recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
         return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
 

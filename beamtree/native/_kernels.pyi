@@ -13,6 +13,51 @@ class LeafSet: ...
 class Tree:
     def __init__(self, branching: int, item_at_leaf: NDArray[np.int32], leaf_of_item: NDArray[np.int32]) -> None: ...
 
+class Requests:
+    def __init__(
+        self,
+        items: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        allowed: LeafSet | None,
+        excluded_items: NDArray[np.int32] | None,
+        excluded_offsets: NDArray[np.int64] | None,
+    ) -> None: ...
+
+class Links:
+    def __init__(
+        self,
+        offsets: NDArray[np.int64],
+        items: NDArray[np.int32],
+        strengths: Any,
+        weight: float,
+        fade: float,
+        depth: int,
+    ) -> None: ...
+
+class Memory:
+    def __init__(
+        self,
+        links: Sequence[Links],
+        repeat_weight: float,
+        repeat_fade: float,
+        popularity_weight: float,
+        most_popular: NDArray[np.int32],
+        popularity: NDArray[np.float32],
+        gates: Sequence[float],
+    ) -> None: ...
+
+class Score:
+    def __init__(
+        self,
+        tree: Tree,
+        network: NetworkFloat32 | None,
+        node_table: Any,
+        item_table: Any,
+        memory: Memory | None,
+        attention_from: int,
+    ) -> None: ...
+
 AnyNetwork = NetworkFloat32 | NetworkFloat64
 Step = tuple[
     float,
@@ -98,18 +143,19 @@ def draw(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 def allow(tree: Tree, allowed_items: NDArray[np.bool_], /) -> LeafSet: ...
 def search(
-    network: NetworkFloat32,
-    tree: Tree,
-    node_table: Any,
-    item_table: Any,
-    histories: Any,
-    beam_widths: Any,
-    k: int,
-    widen: bool,
-    allowed: LeafSet | None,
-    excluded_items: Any,
-    excluded_offsets: Any,
+    score: Score, requests: Requests, beam_widths: NDArray[np.int64] | None, k: int, widen: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def score_nodes(
+    score: Score, requests: Requests, request: int, level: int, nodes: NDArray[np.int64]
+) -> NDArray[np.float32]: ...
+def count_followers(
+    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    num_items: int,
+    window: int,
+    most: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
 def adam(
     table: Any,
     first_moment: Any,

@@ -1,101 +1,115 @@
-"""Search over a trained model: dense histories in, dense items and scores out. No torch."""
+"""Search over any scorer: requests in dense ids in, items and scores out. No torch."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree import native
-from beamtree.config import ModelSettings
+from beamtree.data.requests import Requests
 from beamtree.errors import InputError
-from beamtree.retrieval.found import BoolArray, Found, Int32Array, Ragged
-from beamtree.retrieval.numpy_search import NumpySearch
+from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan
+from beamtree.retrieval.result import SearchResult
+from beamtree.scorer import PreparedScores, Scorer
+from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Int64Array
+
+
+@runtime_checkable
+class SearchingScorer(Scorer, Protocol):
+    """A scorer that searches by itself: the same answers as the reference search, faster."""
+
+    def search(self, requests: Requests, *, k: int, beam_width: int) -> SearchResult:
+        """Beam search; a request's beam grows by what it excludes, at most to twice its width."""
+        ...
+
+    def scan(self, requests: Requests, *, k: int) -> SearchResult:
+        """The exact top k: every eligible leaf is scored."""
+        ...
 
 
 class Engine:
-    """A model's arrays, its tree, and the search over both: in the kernels where they were compiled, else in NumPy."""
+    """A scorer, its tree, and the search over both: by the scorer itself where it can, else by the reference search."""
 
-    def __init__(self, weights: Mapping[str, npt.NDArray[Any]], tree: ItemTree, *, settings: ModelSettings) -> None:
-        if ("item_table" in weights) != (settings.history_table == "separate"):
-            found = "has" if "item_table" in weights else "lacks"
-            raise InputError(
-                f"The model {found} a table of its own for histories (item_table), but its settings say "
-                f"model.history_table = '{settings.history_table}'. Use the settings that it was learned with."
-            )
+    def __init__(self, scorer: Scorer, tree: ItemTree) -> None:
+        self.scorer = scorer
         self.tree = tree
-        self.history_length = settings.history_length
-        if native.is_available():
-            from beamtree.retrieval.native_search import NativeSearch
 
-            self._search: NativeSearch | NumpySearch = NativeSearch(weights, tree, settings=settings)
-        else:
-            self._search = NumpySearch(weights, tree, settings=settings)
+    def search(self, requests: Requests, *, k: int, beam_width: int) -> SearchResult:
+        """Beam search for each request.
 
-    def search(
-        self,
-        histories: Int32Array,
-        *,
-        k: int,
-        beam_width: int,
-        allowed_items: BoolArray | None = None,
-        excluded_items: Ragged | None = None,
-    ) -> Found:
-        """Beam search for each history (requests, history_length), oldest first, -1 in front.
-
-        allowed_items: (items,), what may be returned at all; excluded_items: (flat, offsets), what each request must
-        not get. The beam is at least k wide, and grows with what a request excludes, at most to twice its width.
+        The beam is at least k wide, and grows with what a request excludes, at most to twice its width.
         """
-        self._check(histories, k=k, allowed_items=allowed_items, excluded_items=excluded_items)
+        self._check(requests, k=k)
         if beam_width < 1:
             raise InputError(f"Expected a beam width of at least 1, got {beam_width}.")
-        return self._search.search(
-            histories,
-            k=k,
-            beam_width=max(beam_width, k),
-            allowed_items=allowed_items,
-            excluded_items=excluded_items,
-        )
-
-    def scan(
-        self,
-        histories: Int32Array,
-        *,
-        k: int,
-        allowed_items: BoolArray | None = None,
-        excluded_items: Ragged | None = None,
-    ) -> Found:
-        """The exact top k for each history: every eligible leaf is scored."""
-        self._check(histories, k=k, allowed_items=allowed_items, excluded_items=excluded_items)
-        return self._search.scan(histories, k=k, allowed_items=allowed_items, excluded_items=excluded_items)
-
-    def _check(
-        self, histories: Int32Array, *, k: int, allowed_items: BoolArray | None, excluded_items: Ragged | None
-    ) -> None:
-        if histories.ndim != 2 or histories.shape[1] != self.history_length:
-            raise InputError(
-                f"Expected histories of shape (requests, {self.history_length}), got {histories.shape}. "
-                "Cut or pad them in front with -1."
+        width = max(beam_width, k)
+        if isinstance(self.scorer, SearchingScorer):
+            return self.scorer.search(requests, k=k, beam_width=width)
+        eligibility, prepared = self.eligibility(requests), self.scorer.prepare(requests)
+        excluded = np.broadcast_to(eligibility.num_excluded(np.arange(len(requests))), len(requests))
+        widths = width + np.minimum(excluded, width)
+        rankings = [
+            beam_search(
+                self.tree,
+                scores_of(prepared, request),
+                eligibility=eligibility,
+                request=request,
+                beam_width=int(widths[request]),
+                k=k,
             )
+            for request in range(len(requests))
+        ]
+        return self._collect(rankings, k=k)
+
+    def scan(self, requests: Requests, *, k: int) -> SearchResult:
+        """The exact top k for each request: every eligible leaf is scored."""
+        self._check(requests, k=k)
+        if isinstance(self.scorer, SearchingScorer):
+            return self.scorer.scan(requests, k=k)
+        eligibility, prepared = self.eligibility(requests), self.scorer.prepare(requests)
+        rankings = [
+            exact_scan(self.tree, scores_of(prepared, request), eligibility=eligibility, request=request, k=k)
+            for request in range(len(requests))
+        ]
+        return self._collect(rankings, k=k)
+
+    def eligibility(self, requests: Requests) -> Eligibility:
+        """Which leaves each of the requests may get."""
+        excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
+        return Eligibility(self.tree, allowed_items=requests.allowed, excluded_items=excluded)
+
+    def _collect(self, rankings: list[Ranking], *, k: int) -> SearchResult:
+        items = np.full((len(rankings), k), -1, dtype=np.int32)
+        scores = np.full((len(rankings), k), -np.inf, dtype=np.float32)
+        for request, ranking in enumerate(rankings):
+            found = len(ranking.leaves)
+            items[request, :found] = self.tree.item_at_leaf[ranking.leaves]
+            scores[request, :found] = ranking.scores
+        return SearchResult(items=items, scores=scores)
+
+    def _check(self, requests: Requests, *, k: int) -> None:
         if k < 1:
             raise InputError(f"Expected k of at least 1, got {k}.")
-        self._check_items(histories, "histories")
-        if excluded_items is not None:
-            self._check_items(excluded_items[0], "excluded items")
-            if len(excluded_items[1]) != len(histories) + 1:
-                raise InputError(
-                    f"Expected a list of excluded items for each of {len(histories)} histories, "
-                    f"got {len(excluded_items[1]) - 1}."
-                )
-        if allowed_items is not None and allowed_items.shape != (self.tree.num_items,):
-            raise InputError(
-                f"Expected one flag for each of {self.tree.num_items} items, got shape {allowed_items.shape}."
-            )
+        histories = requests.histories
+        self._check_items(histories.flattened().items, "histories", lowest=0)
+        if requests.excluded is not None:
+            self._check_items(requests.excluded.items, "excluded items", lowest=-1)
+        allowed = requests.allowed
+        if allowed is not None and allowed.shape != (self.tree.num_items,):
+            raise InputError(f"Expected one flag for each of {self.tree.num_items} items, got shape {allowed.shape}.")
 
-    def _check_items(self, items: npt.NDArray[np.integer], name: str) -> None:
-        if items.size and not -1 <= items.min() <= items.max() < self.tree.num_items:
+    def _check_items(self, items: AnyArray, name: str, *, lowest: int) -> None:
+        if items.size and not lowest <= items.min() <= items.max() < self.tree.num_items:
             raise InputError(
-                f"Expected {name} from -1 to {self.tree.num_items - 1}, got {items.min()} to {items.max()}. "
+                f"Expected {name} from {lowest} to {self.tree.num_items - 1}, got {items.min()} to {items.max()}. "
                 "Encode raw ids with the vocabulary of this model."
             )
+
+
+def scores_of(prepared: PreparedScores, request: int) -> ScoreNodes:
+    """The function from a level and its nodes to their scores, for one request."""
+
+    def score(level: int, nodes: Int64Array) -> AnyArray:
+        return prepared.scores(request, level, nodes)
+
+    return score

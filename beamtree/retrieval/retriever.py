@@ -13,14 +13,16 @@ from beamtree.artefact import Artefact, load_artefact
 from beamtree.data.columns import ITEM_ID, USER_ID
 from beamtree.data.dataset import encode_histories
 from beamtree.data.interactions import InteractionLog
-from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
+from beamtree.data.requests import Histories, Requests
+from beamtree.data.sequences import Sequences
 from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.errors import InputError, UnknownIdsError
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.found import BoolArray, Found
+from beamtree.retrieval.result import SearchResult
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.filters import Eligibility
+from beamtree.types import BoolArray, Int64Array
 
-Int64Array = npt.NDArray[np.int64]
 Fallback = Literal["popularity", "error"]
 ItemFilter = Iterable[Id] | pl.Expr
 """Items to allow: their ids, or a condition on the item table such as pl.col("category") == "Drama"."""
@@ -54,7 +56,8 @@ class Retriever:
 
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
-        self.engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
+        scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+        self.engine = Engine(scorer, artefact.tree)
         self._items = artefact.items
 
     @classmethod
@@ -96,28 +99,24 @@ class Retriever:
         *,
         allowed_items: BoolArray | None,
         wishes: Wishes,
-    ) -> Found:
+    ) -> SearchResult:
         defaults = self.artefact.config.retrieval
         exclude_seen, beam_width = wishes.get("exclude_seen"), wishes.get("beam_width")
-        starts, ends = sequences.offsets[users], sequences.offsets[users + 1]
-        histories = cut_histories(sequences.items, starts=starts, ends=ends, length=self.engine.history_length)
+        histories = Histories.of(sequences).take(users)
         excludes_seen = defaults.exclude_seen if exclude_seen is None else exclude_seen
-        excluded = flatten_spans(sequences.items, starts=starts, ends=ends) if excludes_seen else None
         found = self.engine.search(
-            histories,
+            Requests(histories, excluded=histories.flattened() if excludes_seen else None, allowed=allowed_items),
             k=wishes.get("k", DEFAULT_K),
             beam_width=defaults.beam_width if beam_width is None else beam_width,
-            allowed_items=allowed_items,
-            excluded_items=excluded,
         )
-        strangers = np.flatnonzero(ends == starts)
+        strangers = np.flatnonzero(histories.lengths == 0)
         if strangers.size:
             fallback = wishes.get("without_known_items", "popularity")
             self._serve_strangers(found, strangers, allowed_items=allowed_items, fallback=fallback)
         return found
 
     def _serve_strangers(
-        self, found: Found, strangers: Int64Array, *, allowed_items: BoolArray | None, fallback: Fallback
+        self, found: SearchResult, strangers: Int64Array, *, allowed_items: BoolArray | None, fallback: Fallback
     ) -> None:
         """Put the most popular eligible items where a history holds nothing that the model knows."""
         if fallback == "error":
@@ -154,7 +153,7 @@ class Retriever:
         dense = self._items.encode(raw) if raw else np.empty(0, dtype=np.int32)
         return dense[dense >= 0]
 
-    def _table(self, found: Found, *, keys: pl.Series) -> pl.DataFrame:
+    def _table(self, found: SearchResult, *, keys: pl.Series) -> pl.DataFrame:
         rows, columns = np.nonzero(found.items >= 0)
         return pl.DataFrame(
             {

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
+from beamtree.serving import histories as stores
 from beamtree.serving.conditions import condition_key
 from beamtree.serving.explain import explain_search
-from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.schemas import Recommend
@@ -44,7 +45,7 @@ class Query:
 
 
 def answer_calls(
-    model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: Histories | None
+    model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: stores.Histories | None
 ) -> list[Answers | Refusal]:
     """Answers for each call of one or many requests, searched for together; a Refusal where one cannot be answered."""
     outcomes: list[list[Query] | Refusal] = []
@@ -75,7 +76,7 @@ def answer_queries(model: LoadedModel, queries: Sequence[Query]) -> Answers:
     return [answer for answer in answers if answer is not None]
 
 
-def understand(model: LoadedModel, request: Recommend, *, histories: Histories | None) -> Query:
+def understand(model: LoadedModel, request: Recommend, *, histories: stores.Histories | None) -> Query:
     """Look up every id and column of a request; Refusal for a wrong type, or for what is unknown if so asked."""
     model.catalogue.check_columns(request.columns)
     user_known: bool | None = None
@@ -143,7 +144,7 @@ def _encode(model: LoadedModel, ids: Sequence[Id], *, field: str, unknown: list[
     return dense[is_known]
 
 
-def _stored_history(request: Recommend, histories: Histories | None) -> list[Id] | None:
+def _stored_history(request: Recommend, histories: stores.Histories | None) -> list[Id] | None:
     user = request.user_id
     if histories is None or user is None:
         raise Refusal(
@@ -187,21 +188,12 @@ def _allowed(model: LoadedModel, request: Recommend, *, unknown: list[Id]) -> tu
 
 def _searched(model: LoadedModel, queries: Sequence[Query]) -> Answers:
     """Answers for queries that agree in k, beam width and allowed items."""
-    length, first = model.engine.history_length, queries[0]
-    histories = np.full((len(queries), length), -1, dtype=np.int32)
-    for row, query in zip(histories, queries, strict=True):
-        latest = query.history[-length:]
-        row[length - len(latest) :] = latest
-    offsets = np.zeros(len(queries) + 1, dtype=np.int64)
-    np.cumsum([len(query.excluded) for query in queries], out=offsets[1:])
-    excluded = (np.concatenate([query.excluded for query in queries]), offsets) if offsets[-1] else None
+    first = queries[0]
     with model.turn:
         found = model.engine.search(
-            histories,
+            _requests(queries),
             k=min(first.request.k, model.artefact.tree.num_items),
             beam_width=max(first.beam_width, first.request.k),
-            allowed_items=first.allowed,
-            excluded_items=excluded,
         )
     answers = []
     for items, scores, query in zip(found.items, found.scores, queries, strict=True):
@@ -210,19 +202,17 @@ def _searched(model: LoadedModel, queries: Sequence[Query]) -> Answers:
     return answers
 
 
-def _explained(model: LoadedModel, query: Query) -> dict[str, Any]:
-    length = model.engine.history_length
-    history = np.full(length, -1, dtype=np.int32)
-    latest = query.history[-length:]
-    history[length - len(latest) :] = latest
-    explained = explain_search(
-        model,
-        history,
-        k=query.request.k,
-        beam_width=query.beam_width,
-        allowed_items=query.allowed,
-        excluded_items=query.excluded,
+def _requests(queries: Sequence[Query]) -> Requests:
+    """Queries that agree in what is allowed, as the engine takes them."""
+    return Requests(
+        Histories.of_lists([query.history for query in queries]),
+        excluded=Histories.of_lists([query.excluded for query in queries]).flattened(),
+        allowed=queries[0].allowed,
     )
+
+
+def _explained(model: LoadedModel, query: Query) -> dict[str, Any]:
+    explained = explain_search(model, _requests([query]), k=query.request.k, beam_width=query.beam_width)
     answer = _answer(model, query, explained.items, explained.scores.tolist(), source="beam")
     for item, path in zip(answer["items"], explained.paths, strict=True):
         item["path"] = path
@@ -254,7 +244,7 @@ def _answer(
     answer: dict[str, Any] = {
         "items": listed,
         "source": source,
-        "history_used": min(len(query.history), model.engine.history_length),
+        "history_used": len(query.history),
     }
     if query.user_known is not None:
         answer["user_known"] = query.user_known

@@ -4,19 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree.retrieval.beam import beam_search
-from beamtree.retrieval.scorer import NumpyScorer
+from beamtree.data.requests import Requests
+from beamtree.retrieval.beam import ScoreNodes, beam_search
+from beamtree.retrieval.engine import scores_of
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
-BoolArray = npt.NDArray[np.bool_]
-
+from beamtree.types import Float32Array, Int32Array, Int64Array
 
 SHOWN_DROPPED = 1000
 
@@ -48,23 +42,17 @@ class Explained:
 
 def explain_search(
     model: LoadedModel,
-    history: Int32Array,
+    request: Requests,
     *,
     k: int,
     beam_width: int,
-    allowed_items: BoolArray | None,
-    excluded_items: Int32Array,
 ) -> Explained:
-    """Search for one history (history_length,) with the reference search, and tell how it went."""
+    """Search for one request with the reference search, and tell how it went."""
     tree = model.artefact.tree
-    eligibility = Eligibility(
-        tree,
-        allowed_items=allowed_items,
-        excluded_items=(excluded_items, np.array([0, len(excluded_items)], dtype=np.int64)),
-    )
+    eligibility = model.engine.eligibility(request)
     width = max(beam_width, k)
     width += min(int(eligibility.num_excluded(0)), width)
-    score_nodes = NumpyScorer(model.artefact.weights, tree, settings=model.artefact.config.model, history=history)
+    score_nodes = scores_of(model.engine.scorer.prepare(request), 0)
     seen: list[SeenLevel] = []
 
     def record(level: int, nodes: Int64Array) -> Float32Array:
@@ -103,7 +91,7 @@ def _level(tree: ItemTree, seen: SeenLevel) -> dict[str, Any]:
 
 
 def _paths(
-    tree: ItemTree, score_nodes: NumpyScorer, *, leaves: Int64Array, seen: list[SeenLevel]
+    tree: ItemTree, score_nodes: ScoreNodes, *, leaves: Int64Array, seen: list[SeenLevel]
 ) -> list[list[dict[str, Any]]]:
     """For each leaf its nodes from level 1 down, with scores; ranks on the levels that were searched."""
     by_level = {level.level: level for level in seen}

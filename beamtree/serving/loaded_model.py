@@ -11,8 +11,10 @@ import numpy as np
 
 from beamtree import native
 from beamtree.artefact import Artefact, load_artefact
+from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.raw_ids import RawIds
@@ -76,7 +78,7 @@ def assemble(artefact: Artefact) -> LoadedModel:
             f"The tree has {tree.num_items} items, but the item table has {len(artefact.item_table)} rows and the "
             f"popularity has shape {artefact.popularity.shape}. Save the model again."
         )
-    nodes = artefact.weights["node_table"]
+    nodes = artefact.part("attention")["node_table"]
     expected = (tree.num_nodes, artefact.config.model.embedding_dim)
     if nodes.shape != expected:
         raise ArtefactError(f"Expected a node table of shape {expected}, got {nodes.shape}. Save the model again.")
@@ -84,7 +86,7 @@ def assemble(artefact: Artefact) -> LoadedModel:
     leaf_vectors = np.asarray(nodes[tree.level_offsets[tree.height] :], dtype=np.float32)
     return LoadedModel(
         artefact=artefact,
-        engine=Engine(artefact.weights, tree, settings=artefact.config.model),
+        engine=Engine(build_scorer(artefact.weights, tree, settings=artefact.config.model), tree),
         ids=ids,
         catalogue=Catalogue(
             artefact.item_table, ids=ids, tree=tree, popularity=artefact.popularity, leaf_vectors=leaf_vectors
@@ -98,10 +100,7 @@ def _try(model: LoadedModel) -> None:
     for name, array in model.artefact.weights.items():
         if not np.isfinite(array).all():
             raise ArtefactError(f"The weights {name} hold values that are not finite. Fit the model again.")
-    length = model.engine.history_length
-    histories = np.full((2, length), -1, dtype=np.int32)
-    popular = model.catalogue.most_popular[: min(TRIED_ITEMS, length)]
-    histories[1, length - len(popular) :] = popular
-    found = model.engine.search(histories, k=1, beam_width=model.artefact.config.retrieval.beam_width)
+    histories = Histories.of_lists([[], model.catalogue.most_popular[:TRIED_ITEMS]])
+    found = model.engine.search(Requests(histories), k=1, beam_width=model.artefact.config.retrieval.beam_width)
     if (found.items < 0).any() or not np.isfinite(found.scores).all():
         raise ArtefactError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")

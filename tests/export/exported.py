@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import polars as pl
+from beamtree.retrieval.found import Found
 
 from beamtree.artefact import Artefact
 from beamtree.config import Config, ModelSettings
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.found import Found
 from beamtree.tree.item_tree import ItemTree
 from tests.small import Arrays, stirred_model, weights_of
 

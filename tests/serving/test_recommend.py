@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from beamtree.retrieval.scorer import NumpyScorer
 
 from beamtree.artefact import Artefact
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.scorer import NumpyScorer
 from tests.serving.server import Server
 
 HISTORY = [100, 131, 117, 159]

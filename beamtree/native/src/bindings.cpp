@@ -11,6 +11,8 @@ NB_MODULE(_kernels, m) {
     bind_network(m);
     bind_attention(m);
     bind_search(m);
+    bind_score(m);
+    bind_counting(m);
     bind_training(m);
     bind_adam(m);
     bind_relearn(m);

@@ -7,6 +7,8 @@ namespace beamtree {
 
 void bind_network(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
+void bind_score(nanobind::module_& m);
+void bind_counting(nanobind::module_& m);
 void bind_search(nanobind::module_& m);
 void bind_training(nanobind::module_& m);
 void bind_adam(nanobind::module_& m);

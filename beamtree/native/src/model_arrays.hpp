@@ -6,8 +6,7 @@
 #include <optional>
 
 #include "arrays.hpp"
-#include "search.hpp"
-#include "training.hpp"
+#include "score.hpp"
 
 namespace beamtree {
 
@@ -47,10 +46,9 @@ inline Tables tables_of(const AnyTable& nodes, const std::optional<AnyTable>& it
     return tables;
 }
 
-inline Model<float> model_of(const Network<float>& net, const PyTree& tree, const AnyTable& nodes,
-                             const std::optional<AnyTable>& items) {
-    const Tables tables = tables_of(nodes, items, net.d, tree.tree);
-    return Model<float>{net, tree.tree, tables.nodes, tables.items, tables.separate};
+inline Attention<float> attention_of(const Network<float>& net, const PyTree& tree, const AnyTable& nodes,
+                                     const std::optional<AnyTable>& items) {
+    return Attention<float>{net, tables_of(nodes, items, net.d, tree.tree)};
 }
 
 inline void require_histories(const Network<float>& net, const PyTree& tree, const Array2<std::int32_t>& histories) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "search.hpp"
+#include "score.hpp"
 
 namespace beamtree {
 
@@ -20,10 +20,9 @@ struct Stage {
 // histories: (instances, K) items; targets: (instances,). sums: (items, candidates), added to in order of the instances;
 // columns behind a group's last descendant are left alone.
 template <class Sum>
-void score_candidates(const Model<float>& model, const Stage& stage, const std::int32_t* histories,
-                      const std::int32_t* targets, index_t instances, Sum* sums) {
-    const Tree& tree = model.tree;
-    const index_t length = static_cast<index_t>(model.net.window_of.size()), columns = stage.candidates;
+void score_candidates(const Attention<float>& attention, const Tree& tree, const Stage& stage,
+                      const std::int32_t* histories, const std::int32_t* targets, index_t instances, Sum* sums) {
+    const index_t length = attention.net.sizes.history(), columns = stage.candidates;
     constexpr index_t at_a_time = 2048;
     std::vector<float> logs(static_cast<std::size_t>(std::min(instances, at_a_time) * columns));
     for (index_t start = 0; start < instances; start += at_a_time) {
@@ -40,11 +39,11 @@ void score_candidates(const Model<float>& model, const Stage& stage, const std::
             index_t first, end;
             range(start + i, first, end);
             if (end <= first) return;
-            model.prepare(histories + (start + i) * length, stage.lower, history, rows);
+            attention.prepare(tree, histories + (start + i) * length, length, stage.lower, history, rows);
             rows.clear();
             for (index_t node = first; node < end; ++node) rows.push_back(tree.offset(stage.lower) + node);
             float* out = logs.data() + i * columns;
-            score_nodes(model.net, history, model.nodes, rows.data(), end - first, block, out);
+            score_nodes(attention.net, history, attention.tables.nodes, rows.data(), end - first, block, out);
             double highest = out[0], sum = 0;
             for (index_t n = 0; n < end - first; ++n) highest = std::max(highest, static_cast<double>(out[n]));
             for (index_t n = 0; n < end - first; ++n) sum += std::exp(static_cast<double>(out[n]) - highest);

@@ -11,7 +11,7 @@ void relearn(const Network<float>& net, const PyTree& tree, const AnyTable& node
              const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
              const Array1<std::int32_t>& targets, const Array1<std::int64_t>& groups, index_t upper, index_t lower,
              Writable2<Sum> sums) {
-    const Model<float> model = model_of(net, tree, node_table, item_table);
+    const Attention<float> attention = attention_of(net, tree, node_table, item_table);
     require_histories(net, tree, histories);
     const index_t instances = extent(histories, 0), items = tree.tree.items, columns = extent(sums, 1);
     require(has_shape(targets, {instances}), "targets: expected one per history");
@@ -27,8 +27,8 @@ void relearn(const Network<float>& net, const PyTree& tree, const AnyTable& node
                 "sums: too few columns for the candidates of a group");
     }
     nb::gil_scoped_release release;
-    score_candidates(model, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(), instances,
-                     sums.data());
+    score_candidates(attention, tree.tree, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(),
+                     instances, sums.data());
 }
 
 template <class Sum>

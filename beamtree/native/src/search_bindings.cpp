@@ -2,7 +2,8 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include "bindings.hpp"
-#include "model_arrays.hpp"
+#include "score_arrays.hpp"
+#include "search.hpp"
 
 namespace beamtree {
 namespace {
@@ -49,74 +50,109 @@ Exclusions exclusions_of(const std::optional<Array1<std::int32_t>>& items,
     return Exclusions{items->data(), at};
 }
 
-// What is asked of a model: for every request its k best items.
+// What is asked: for every request its k best items.
 struct Requests {
-    const std::int32_t* histories;  // (count, K)
-    const std::int64_t* beams;      // (count,), null = the exact scan
+    const std::int32_t* items;   // flat histories: request r has items[starts[r] .. ends[r] - 1], oldest first
+    const std::int64_t* starts;  // (count,)
+    const std::int64_t* ends;    // (count,)
     index_t count;
-    index_t k;
-    bool widen;             // a beam grows by the leaves that its request excludes, at most to twice its width
     const LeafSet* shared;  // leaves that any request may return, null = all
     Exclusions excluded;
+
+    HistorySpan history(index_t request) const {
+        return HistorySpan{items + starts[request], static_cast<index_t>(ends[request] - starts[request])};
+    }
+    Eligible eligible(const Tree& tree, index_t request) const {
+        return Eligible(tree, shared, excluded.leaves(tree, request));
+    }
+};
+
+// Requests as Python hands them over; the arrays stay alive with it.
+struct PyRequests {
+    Array1<std::int32_t> items;
+    Array1<std::int64_t> starts, ends;
+    std::shared_ptr<PyLeafSet> allowed;
+    std::optional<Array1<std::int32_t>> excluded_items;
+    std::optional<Array1<std::int64_t>> excluded_offsets;
+
+    Requests of(const Tree& tree) const {
+        const index_t count = extent(starts, 0), length = extent(items, 0);
+        require(extent(ends, 0) == count, "ends: expected one for every start");
+        for (index_t i = 0; i < count; ++i)
+            require(0 <= starts.data()[i] && starts.data()[i] <= ends.data()[i] && ends.data()[i] <= length,
+                    "histories: expected 0 <= start <= end <= items");
+        for (index_t request = 0; request < count; ++request)
+            for (std::int64_t i = starts.data()[request]; i < ends.data()[request]; ++i)
+                require(0 <= items.data()[i] && items.data()[i] < tree.items, "histories: expected items of the tree");
+        require(!allowed || allowed->size == tree.leaves, "allowed: made for another tree");
+        const LeafSet* occupied = tree.has_vacancies ? &tree.occupied_leaves : nullptr;
+        return Requests{items.data(), starts.data(), ends.data(), count, allowed ? &allowed->leaves : occupied,
+                        exclusions_of(excluded_items, excluded_offsets, count, tree)};
+    }
+};
+
+// How a request is searched. beams: (count,), null = the exact scan; widen: a beam grows by the leaves that its request
+// excludes, at most to twice its width.
+struct How {
+    const std::int64_t* beams;
+    index_t k;
+    bool widen;
 };
 
 // items, scores: (count, k).
-void answer(const Model<float>& model, const Requests& asked, std::int32_t* items, float* scores) {
-    const index_t length = model.net.sizes.history();
-    auto history_of = [&](index_t request) { return asked.histories + request * length; };
-    auto eligible_of = [&](index_t request) {
-        return Eligible(model.tree, asked.shared, asked.excluded.leaves(model.tree, request));
-    };
-    auto found_of = [&](index_t request) { return Found{items + request * asked.k, scores + request * asked.k}; };
-    auto scan = [&](index_t request) {
-        const Eligible eligible = eligible_of(request);
-        const bool all = eligible.total() == model.tree.leaves;
-        exact_scan(model, history_of(request), eligible, all, asked.k, found_of(request));
-    };
+void answer(const Score& score, const Requests& asked, const How& how, std::int32_t* items, float* scores) {
+    auto found_of = [&](index_t request) { return Found{items + request * how.k, scores + request * how.k}; };
     auto descend = [&](index_t request, bool spread) {
         static thread_local BeamSearch searcher;
-        const Eligible eligible = eligible_of(request);
-        index_t beam = static_cast<index_t>(asked.beams[request]);
-        if (asked.widen) beam += std::min(eligible.excluded(), beam);
-        searcher.run(model, history_of(request), eligible, beam, asked.k, spread, found_of(request));
+        const Eligible eligible = asked.eligible(score.tree, request);
+        index_t beam = static_cast<index_t>(how.beams[request]);
+        if (how.widen) beam += std::min(eligible.excluded(), beam);
+        searcher.run(score, asked.history(request), eligible, beam, how.k, spread, found_of(request));
     };
-    if (asked.beams == nullptr)
-        for (index_t request = 0; request < asked.count; ++request) scan(request);
+    if (how.beams == nullptr)
+        for (index_t request = 0; request < asked.count; ++request)
+            exact_scan(score, asked.history(request), asked.eligible(score.tree, request), how.k, found_of(request));
     else if (asked.count < ThreadPool::shared().size())
         for (index_t request = 0; request < asked.count; ++request) descend(request, true);
     else
         ThreadPool::shared().run(asked.count, [&](index_t request, int) { descend(request, false); });
 }
 
-nb::tuple search(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
-                 const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
-                 const std::optional<Array1<std::int64_t>>& beams, index_t k, bool widen, const PyLeafSet* allowed,
-                 const std::optional<Array1<std::int32_t>>& excluded_items,
-                 const std::optional<Array1<std::int64_t>>& excluded_offsets) {
-    const Model<float> model = model_of(net, tree, node_table, item_table);
-    require_histories(net, tree, histories);
-    const index_t count = extent(histories, 0);
+nb::tuple search(const PyScore& score, const PyRequests& requests, const std::optional<Array1<std::int64_t>>& beams,
+                 index_t k, bool widen) {
+    const Requests asked = requests.of(score.tree->tree);
     require(k >= 1, "k: expected at least 1");
-    require(allowed == nullptr || allowed->size == tree.tree.leaves, "allowed: made for another tree");
     if (beams) {
-        require(extent(*beams, 0) == count, "beam_widths: expected one per request");
+        require(extent(*beams, 0) == asked.count, "beam_widths: expected one per request");
         require_range(*beams, 1, std::numeric_limits<std::int32_t>::max(), "beam_widths");
     }
-    const LeafSet* occupied = tree.tree.has_vacancies ? &tree.tree.occupied_leaves : nullptr;
-    const Requests asked{histories.data(),
-                         beams ? beams->data() : nullptr,
-                         count,
-                         k,
-                         widen,
-                         allowed != nullptr ? &allowed->leaves : occupied,
-                         exclusions_of(excluded_items, excluded_offsets, count, tree.tree)};
-    auto items = values_for<std::int32_t>({count, k});
-    auto scores = values_for<float>({count, k});
+    auto items = values_for<std::int32_t>({asked.count, k});
+    auto scores = values_for<float>({asked.count, k});
     {
         nb::gil_scoped_release release;
-        answer(model, asked, items.data(), scores.data());
+        answer(score.score(), asked, How{beams ? beams->data() : nullptr, k, widen}, items.data(), scores.data());
     }
-    return nb::make_tuple(to_numpy(std::move(items), {count, k}), to_numpy(std::move(scores), {count, k}));
+    return nb::make_tuple(to_numpy(std::move(items), {asked.count, k}), to_numpy(std::move(scores), {asked.count, k}));
+}
+
+// Scores (nodes,) of some nodes of a level for one of the requests.
+nb::object score_nodes_of(const PyScore& score, const PyRequests& requests, index_t request, index_t level,
+                          const Array1<std::int64_t>& nodes) {
+    const Tree& tree = score.tree->tree;
+    const Requests asked = requests.of(tree);
+    require(0 <= request && request < asked.count, "request: there is none of this number");
+    require(0 <= level && level <= tree.height, "level: expected one of the tree");
+    require_range(nodes, 0, tree.size(level), "nodes");
+    const std::vector<index_t> places(nodes.data(), nodes.data() + extent(nodes, 0));
+    auto scores = values_for<float>({extent(nodes, 0)});
+    {
+        nb::gil_scoped_release release;
+        RequestScores prepared;
+        const Score whole = score.score();
+        prepared.prepare(whole, asked.history(request), asked.eligible(tree, request), level, true);
+        prepared.score(level, places.data(), extent(nodes, 0), scores.data(), true);
+    }
+    return to_numpy(std::move(scores), {extent(nodes, 0)});
 }
 
 }  // namespace
@@ -124,10 +160,18 @@ nb::tuple search(const Network<float>& net, const PyTree& tree, const AnyTable& 
 void bind_search(nb::module_& m) {
     nb::class_<PyTree>(m, "Tree").def(nb::init<index_t, Array1<std::int32_t>, Array1<std::int32_t>>());
     nb::class_<PyLeafSet>(m, "LeafSet");
+    nb::class_<PyRequests>(m, "Requests")
+        .def(
+            "__init__",
+            [](PyRequests* self, Array1<std::int32_t> items, Array1<std::int64_t> starts, Array1<std::int64_t> ends,
+               std::shared_ptr<PyLeafSet> allowed, std::optional<Array1<std::int32_t>> excluded_items,
+               std::optional<Array1<std::int64_t>> excluded_offsets) {
+                new (self) PyRequests{items, starts, ends, allowed, excluded_items, excluded_offsets};
+            },
+            "items"_a, "starts"_a, "ends"_a, "allowed"_a.none(), "excluded_items"_a.none(), "excluded_offsets"_a.none());
     m.def("allow", &allow);
-    m.def("search", &search, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
-          "beam_widths"_a.none(), "k"_a, "widen"_a, "allowed"_a.none(), "excluded_items"_a.none(),
-          "excluded_offsets"_a.none());
+    m.def("search", &search, "score"_a, "requests"_a, "beam_widths"_a.none(), "k"_a, "widen"_a);
+    m.def("score_nodes", &score_nodes_of, "score"_a, "requests"_a, "request"_a, "level"_a, "nodes"_a);
 }
 
 }  // namespace beamtree

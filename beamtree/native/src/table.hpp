@@ -37,4 +37,13 @@ struct Table {
     }
 };
 
+// Where the history's vectors come from: the node table (ancestors), or a table of their own.
+struct Tables {
+    Table nodes;
+    Table items;
+    bool separate = false;
+
+    const Table& history() const { return separate ? items : nodes; }
+};
+
 }  // namespace beamtree

@@ -46,15 +46,6 @@ double softmax_loss(const T* scores, const T* correction, index_t count, const s
     return loss;
 }
 
-// Where the history's vectors come from: the node table (ancestors), or a table of their own.
-struct Tables {
-    Table nodes;
-    Table items;
-    bool separate = false;
-
-    const Table& history() const { return separate ? items : nodes; }
-};
-
 // What a step computed: the measure of its arithmetic.
 struct Work {
     double forward_pairs = 0;   // (history row, node) pairs through the attention unit

@@ -96,6 +96,10 @@ class Tree {
         return level + 1 == height ? first_leaf(node, level) : node * branching;
     }
 
+    index_t parent(index_t node, index_t level) const {
+        return level == height ? ancestor(node, level - 1) : node / branching;
+    }
+
     // First descendant on a level below.
     index_t first_descendant(index_t node, index_t level, index_t below) const {
         if (below == height) return first_leaf(node, level);

@@ -63,7 +63,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         "loaded_at": datetime.fromtimestamp(model.loaded_at, UTC).isoformat(timespec="seconds"),
         "id_type": "integer" if model.ids.holds_integers else "text",
         "items": tree.num_items,
-        "history_length": model.engine.history_length,
+        "history_length": artefact.config.model.history_length,
         "tree": {
             "branching": tree.branching,
             "height": tree.height,

@@ -1,0 +1,154 @@
+"""Counted memory: evidence from the log that needs no training. What followed what, what a person had, what is popular.
+
+At a leaf the kinds of evidence are added with their weights; an inner node has the maximum over the eligible leaves
+below it, times the gate of its level. By itself this is an exact max-heap: a beam of k finds the k best leaves.
+
+    E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
+                      + repeats     * ln(1 + sum over own occurrences of repeat_fade^age)
+                      + popularity  * ln(1 + count of the item)
+
+Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular eligible items take part on their own, so
+that a thin history still gets sensible answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from beamtree.config import MemorySettings
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import Spans
+from beamtree.errors import InputError
+from beamtree.model.counting import count_followers
+from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
+
+POPULAR_ITEMS = 500
+HALF = np.float16
+
+
+@dataclass(frozen=True)
+class MemoryWeights:
+    """What each kind of evidence counts beside the others; 0 leaves it out."""
+
+    transitions: float = 1.0
+    repeats: float = 0.0
+    popularity: float = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Lists of items, one for each item: item h points to `items[offsets[h]:offsets[h + 1]]`, as strongly as they say.
+
+    offsets: int64 (items + 1,); items: int32 (n,), rising inside a list; strengths: float16 (n,).
+    """
+
+    offsets: Int64Array
+    items: Int32Array
+    strengths: AnyArray
+
+    def strength(self, source: int, target: int) -> float:
+        """How strongly one item points to another; 0 where it does not."""
+        first, end = self.offsets[source], self.offsets[source + 1]
+        place = first + np.searchsorted(self.items[first:end], target)
+        return float(self.strengths[place]) if place < end and self.items[place] == target else 0.0
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One item of a history that speaks for a recommendation, and how much of the score it gave."""
+
+    item: int
+    strength: float
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What was counted, and how it is weighed.
+
+    popularity: float32 (items,), ln(1 + count). fade: what an item of the history counts against the one after it;
+    depth: so many of the latest items are asked for what followed them. gates: one for each level of the tree, from the
+    root down; empty = 1 everywhere.
+    """
+
+    transitions: Links
+    popularity: Float32Array
+    weights: MemoryWeights
+    fade: float
+    depth: int
+    repeat_fade: float
+    gates: tuple[float, ...] = field(default=())
+
+    @classmethod
+    def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
+        """Count inside the training spans; at most `settings.followers` of what followed an item are kept."""
+        followers = count_followers(
+            sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
+        )
+        counts = np.zeros(num_items, dtype=np.int64)
+        for start, end in zip(spans.start, spans.end, strict=True):
+            np.add.at(counts, sequences.items[start:end], 1)
+        return cls(
+            Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
+            popularity=np.log1p(counts).astype(np.float32),
+            weights=MemoryWeights(),
+            fade=settings.fade,
+            depth=settings.window,
+            repeat_fade=settings.repeat_fade,
+        )
+
+    def weighed(self, weights: MemoryWeights) -> "Memory":
+        """The same counts under other weights."""
+        return replace(self, weights=weights)
+
+    @cached_property
+    def most_popular(self) -> Int32Array:
+        """Items (items,) by falling popularity, equal ones by rising number."""
+        return np.argsort(-self.popularity, kind="stable").astype(np.int32)
+
+    def reasons(self, history: Int32Array, item: int) -> list[Reason]:
+        """The items of a history (positions,), oldest first, that point to an item, the strongest first."""
+        strengths: dict[int, float] = {}
+        for age, source in enumerate(history[::-1][: self.depth].tolist()):
+            strength = self.weights.transitions * self.fade**age * self.transitions.strength(source, item)
+            if strength > 0.0:
+                strengths[source] = strengths.get(source, 0.0) + strength
+        own = np.flatnonzero(history[::-1] == item)
+        if own.size and self.weights.repeats > 0.0:
+            repeated = self.weights.repeats * float(np.log1p((self.repeat_fade**own).sum()))
+            strengths[item] = strengths.get(item, 0.0) + repeated
+        ordered = sorted(strengths.items(), key=lambda pair: (-pair[1], pair[0]))
+        return [Reason(source, strength) for source, strength in ordered]
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """Everything as arrays by name, for a file."""
+        weights = self.weights
+        return {
+            "transitions.offsets": self.transitions.offsets,
+            "transitions.items": self.transitions.items,
+            "transitions.strengths": self.transitions.strengths,
+            "popularity": self.popularity,
+            "weights": np.array([weights.transitions, weights.repeats, weights.popularity]),
+            "fades": np.array([self.fade, self.repeat_fade]),
+            "depth": np.array(self.depth, dtype=np.int64),
+            "gates": np.array(self.gates, dtype=np.float64),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> "Memory":
+        """What `arrays` gave; InputError where something is missing."""
+        try:
+            fade, repeat_fade = (float(value) for value in arrays["fades"])
+            transitions, repeats, popularity = (float(value) for value in arrays["weights"])
+            return cls(
+                Links(*(arrays[f"transitions.{name}"] for name in ("offsets", "items", "strengths"))),
+                popularity=arrays["popularity"],
+                weights=MemoryWeights(transitions, repeats, popularity),
+                fade=fade,
+                depth=int(arrays["depth"]),
+                repeat_fade=repeat_fade,
+                gates=tuple(float(gate) for gate in arrays["gates"]),
+            )
+        except (KeyError, ValueError) as error:
+            raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error

@@ -1,0 +1,126 @@
+"""A whole score in the kernels, and the searches over it: dense histories in, dense items and scores out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from beamtree.data.requests import Requests
+from beamtree.native import _kernels
+from beamtree.native.network import Array, Network, float32_kernel, plain
+from beamtree.native.search import kernel_tree
+from beamtree.tree.item_tree import ItemTree
+
+
+@dataclass(frozen=True)
+class AttentionArrays:
+    """The attention network and its tables, read where they lie, a mapped file included.
+
+    node_table: (nodes, size), float32 or float16. item_table: (items, size), or None where history items are read as
+    their ancestors from the node table. first_level: upper levels do without the network.
+    """
+
+    network: Network
+    node_table: Array
+    item_table: Array | None = None
+    first_level: int = 0
+
+
+@dataclass(frozen=True)
+class LinkArrays:
+    """Lists of items (offsets (items + 1,), items, float16 strengths), their weight, and how a history asks them."""
+
+    offsets: NDArray[np.int64]
+    items: NDArray[np.int32]
+    strengths: NDArray[Any]
+    weight: float
+    fade: float
+    depth: int
+
+
+@dataclass(frozen=True)
+class MemoryArrays:
+    """Counted evidence. popularity: float32 (items,); most_popular: (items,), the first first; gates: one a level."""
+
+    links: tuple[LinkArrays, ...]
+    repeat_weight: float
+    repeat_fade: float
+    popularity_weight: float
+    most_popular: NDArray[np.int32]
+    popularity: NDArray[np.float32]
+    gates: tuple[float, ...]
+
+
+class KernelScore:
+    """Parts of a score over a tree, ready to be searched; at least one of them is there."""
+
+    def __init__(
+        self, tree: ItemTree, *, attention: AttentionArrays | None = None, memory: MemoryArrays | None = None
+    ) -> None:
+        self.tree = tree
+        self._kernel_tree = kernel_tree(tree)
+        self._score = _kernels.Score(
+            self._kernel_tree,
+            None if attention is None else float32_kernel(attention.network),
+            None if attention is None else plain(attention.node_table),
+            None if attention is None else plain(attention.item_table),
+            None if memory is None else _kernel_memory(memory),
+            0 if attention is None else attention.first_level,
+        )
+
+    def requests(self, requests: Requests) -> _kernels.Requests:
+        """Requests as the kernels read them; can be used for many calls."""
+        histories, excluded = requests.histories, requests.excluded
+        return _kernels.Requests(
+            np.ascontiguousarray(histories.items),
+            np.ascontiguousarray(histories.starts),
+            np.ascontiguousarray(histories.ends),
+            None if requests.allowed is None else _kernels.allow(self._kernel_tree, requests.allowed),
+            None if excluded is None else excluded.items,
+            None if excluded is None else excluded.offsets,
+        )
+
+    def beam_search(
+        self, requests: _kernels.Requests, *, k: int, beam_widths: NDArray[np.int64], widen: bool = True
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Items and scores (requests, k), best first, -1 and -inf where fewer were eligible.
+
+        beam_widths: (requests,). With `widen`, a request's beam grows by the number of leaves it excludes, at most to
+        twice its width. Few requests share the threads among them, one by one; many are spread over the threads.
+        """
+        return _kernels.search(self._score, requests, beam_widths, k, widen)
+
+    def exact_scan(self, requests: _kernels.Requests, *, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The same with every eligible leaf scored."""
+        return _kernels.search(self._score, requests, None, k, False)
+
+    def scores(
+        self, requests: _kernels.Requests, *, request: int, level: int, nodes: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Scores (n,) of nodes (n,) of a level for one of the requests."""
+        return _kernels.score_nodes(self._score, requests, request, level, np.ascontiguousarray(nodes))
+
+
+def _kernel_memory(memory: MemoryArrays) -> _kernels.Memory:
+    return _kernels.Memory(
+        links=[
+            _kernels.Links(
+                np.ascontiguousarray(kind.offsets),
+                np.ascontiguousarray(kind.items),
+                np.ascontiguousarray(kind.strengths),
+                kind.weight,
+                kind.fade,
+                kind.depth,
+            )
+            for kind in memory.links
+        ],
+        repeat_weight=memory.repeat_weight,
+        repeat_fade=memory.repeat_fade,
+        popularity_weight=memory.popularity_weight,
+        most_popular=memory.most_popular,
+        popularity=np.ascontiguousarray(memory.popularity),
+        gates=memory.gates,
+    )

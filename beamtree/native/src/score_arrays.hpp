@@ -1,0 +1,78 @@
+// A score as Python hands it over: its parts with the arrays that they read, kept alive.
+#pragma once
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "model_arrays.hpp"
+
+namespace beamtree {
+
+struct PyLinks {
+    Array1<std::int64_t> offsets;
+    Array1<std::int32_t> items;
+    nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> strengths;  // float16
+    float weight, fade;
+    index_t depth;
+
+    Links of(index_t num_items) const {
+        require(extent(offsets, 0) == num_items + 1, "links: expected one list for every item");
+        const std::int64_t* at = offsets.data();
+        require(at[0] == 0 && at[num_items] == extent(items, 0), "links: offsets leave the items");
+        for (index_t i = 0; i < num_items; ++i) require(at[i] <= at[i + 1], "links: offsets must not fall");
+        require_range(items, 0, num_items, "links");
+        require(extent(strengths, 0) == extent(items, 0) && strengths.dtype().bits == 16,
+                "links: expected a float16 for every item");
+        return Links{at, items.data(), static_cast<const _Float16*>(strengths.data()), weight, fade, depth};
+    }
+};
+
+struct PyMemory {
+    std::vector<PyLinks> links;
+    float repeat_weight, repeat_fade, popularity_weight;
+    Array1<std::int32_t> most_popular;
+    Array1<float> popularity;
+    std::vector<float> gates;
+
+    Memory of(const Tree& tree) const {
+        Memory memory;
+        for (const PyLinks& kind : links) memory.links.push_back(kind.of(tree.items));
+        require(extent(most_popular, 0) == tree.items && extent(popularity, 0) == tree.items,
+                "popularity: expected one for every item");
+        require_range(most_popular, 0, tree.items, "most_popular");
+        require(static_cast<index_t>(gates.size()) == tree.height + 1, "gates: expected one for every level");
+        memory.repeat_weight = repeat_weight;
+        memory.repeat_fade = repeat_fade;
+        memory.popularity_weight = popularity_weight;
+        memory.most_popular = most_popular.data();
+        memory.popularity = popularity.data();
+        memory.gates = gates;
+        return memory;
+    }
+};
+
+struct PyScore {
+    std::shared_ptr<PyTree> tree;
+    std::shared_ptr<Network<float>> network;
+    std::optional<AnyTable> node_table, item_table;
+    std::optional<PyMemory> kept_memory;
+    index_t attention_from = 0;
+    std::optional<Attention<float>> attention;
+    std::optional<Memory> memory;
+
+    PyScore(std::shared_ptr<PyTree> of_tree, std::shared_ptr<Network<float>> of_network, std::optional<AnyTable> nodes,
+            std::optional<AnyTable> items, std::optional<PyMemory> remembered, index_t from)
+        : tree(of_tree), network(of_network), node_table(nodes), item_table(items), kept_memory(remembered),
+          attention_from(from) {
+        require((network != nullptr) == node_table.has_value(), "attention: expected a network and its node table");
+        require(network != nullptr || kept_memory, "score: expected at least one part");
+        if (network != nullptr) attention.emplace(attention_of(*network, *tree, *node_table, item_table));
+        if (kept_memory) memory.emplace(kept_memory->of(tree->tree));
+    }
+
+    Score score() const {
+        return Score{tree->tree, attention ? &*attention : nullptr, memory ? &*memory : nullptr, attention_from};
+    }
+};
+
+}  // namespace beamtree

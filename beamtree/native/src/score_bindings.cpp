@@ -1,0 +1,31 @@
+// Scores: the parts that a search adds up.
+#include "bindings.hpp"
+#include "score_arrays.hpp"
+
+namespace beamtree {
+
+void bind_score(nb::module_& m) {
+    nb::class_<PyLinks>(m, "Links")
+        .def(
+            "__init__",
+            [](PyLinks* self, Array1<std::int64_t> offsets, Array1<std::int32_t> items,
+               nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> strengths, float weight, float fade,
+               index_t depth) { new (self) PyLinks{offsets, items, strengths, weight, fade, depth}; },
+            "offsets"_a, "items"_a, "strengths"_a, "weight"_a, "fade"_a, "depth"_a);
+    nb::class_<PyMemory>(m, "Memory")
+        .def(
+            "__init__",
+            [](PyMemory* self, std::vector<PyLinks> links, float repeat_weight, float repeat_fade, float popularity_weight,
+               Array1<std::int32_t> most_popular, Array1<float> popularity, std::vector<float> gates) {
+                new (self) PyMemory{links, repeat_weight, repeat_fade, popularity_weight, most_popular, popularity, gates};
+            },
+            "links"_a, "repeat_weight"_a, "repeat_fade"_a, "popularity_weight"_a, "most_popular"_a, "popularity"_a,
+            "gates"_a);
+    nb::class_<PyScore>(m, "Score")
+        .def(nb::init<std::shared_ptr<PyTree>, std::shared_ptr<Network<float>>, std::optional<AnyTable>,
+                      std::optional<AnyTable>, std::optional<PyMemory>, index_t>(),
+             "tree"_a, "network"_a.none(), "node_table"_a.none(), "item_table"_a.none(), "memory"_a.none(),
+             "attention_from"_a);
+}
+
+}  // namespace beamtree

@@ -1,0 +1,86 @@
+"""A score whose parts the compiled kernels know: they search it by themselves, at the machine's speed."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from beamtree.config import ModelSettings
+from beamtree.data.requests import Requests
+from beamtree.errors import InputError
+from beamtree.model.memory import Memory
+from beamtree.native.network import Network
+from beamtree.native.score import AttentionArrays, KernelScore, LinkArrays, MemoryArrays
+from beamtree.retrieval.result import SearchResult
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array, Int64Array
+
+
+class NativeScorer:
+    """The kernels' score over the arrays of a model, which stay where they lie, in a mapped file for example."""
+
+    def __init__(
+        self,
+        tree: ItemTree,
+        *,
+        attention: Mapping[str, AnyArray] | None,
+        memory: Memory | None,
+        settings: ModelSettings,
+    ) -> None:
+        """attention: the network's arrays by name, tables among them; either part may be absent."""
+        self._score = KernelScore(
+            tree,
+            attention=None if attention is None else _attention_arrays(attention, settings=settings),
+            memory=None if memory is None else _memory_arrays(memory, tree),
+        )
+
+    def prepare(self, requests: Requests) -> "NativeScores":
+        """Scores of any node for these requests."""
+        return NativeScores(self._score, requests)
+
+    def search(self, requests: Requests, *, k: int, beam_width: int) -> SearchResult:
+        """Beam search; a request's beam grows by what it excludes, at most to twice its width."""
+        widths = np.full(len(requests), beam_width, dtype=np.int64)
+        return SearchResult(*self._score.beam_search(self._score.requests(requests), k=k, beam_widths=widths))
+
+    def scan(self, requests: Requests, *, k: int) -> SearchResult:
+        """The exact top k: every eligible leaf is scored."""
+        return SearchResult(*self._score.exact_scan(self._score.requests(requests), k=k))
+
+
+class NativeScores:
+    """Scores for the requests that they were prepared for."""
+
+    def __init__(self, score: KernelScore, requests: Requests) -> None:
+        self._score = score
+        self._requests = score.requests(requests)
+
+    def scores(self, request: int, level: int, nodes: Int64Array) -> Float32Array:
+        """Scores (n,) of nodes (n,) of a level, for one of the requests."""
+        return self._score.scores(self._requests, request=request, level=level, nodes=nodes)
+
+
+def _attention_arrays(arrays: Mapping[str, AnyArray], *, settings: ModelSettings) -> AttentionArrays:
+    if ("item_table" in arrays) != (settings.history_table == "separate"):
+        found = "has" if "item_table" in arrays else "lacks"
+        raise InputError(
+            f"The model {found} a table of its own for histories (item_table), but its settings say "
+            f"model.history_table = '{settings.history_table}'. Use the settings that it was learned with."
+        )
+    network = Network.pack(arrays, windows=settings.windows, normalisation=settings.normalisation)
+    return AttentionArrays(network, arrays["node_table"], arrays.get("item_table"))
+
+
+def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
+    links, weights = memory.transitions, memory.weights
+    transitions = LinkArrays(
+        links.offsets, links.items, links.strengths, weights.transitions, memory.fade, memory.depth
+    )
+    return MemoryArrays(
+        links=(transitions,),
+        repeat_weight=weights.repeats,
+        repeat_fade=memory.repeat_fade,
+        popularity_weight=weights.popularity,
+        most_popular=memory.most_popular,
+        popularity=memory.popularity,
+        gates=memory.gates or (1.0,) * (tree.height + 1),
+    )

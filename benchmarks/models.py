@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beamtree.config import Config, ModelSettings
+from beamtree.data.requests import Histories, Requests
 from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.native.network import Network
+from beamtree.native.score import AttentionArrays, KernelScore
 from beamtree.native.search import Model
 from beamtree.tree.item_tree import ItemTree
 
@@ -22,8 +24,13 @@ class Subject:
     tree: ItemTree
     torch_model: PreferenceModel
 
+    def score(self) -> KernelScore:
+        """The model as the kernels search it."""
+        model = self.native_model()
+        return KernelScore(self.tree, attention=AttentionArrays(model.network, model.node_table))
+
     def native_model(self) -> Model:
-        """The model as the kernels read it."""
+        """The model as the kernels learn it."""
         network = Network.pack(
             dict(self.torch_model.named_parameters()),
             windows=self.settings.windows,
@@ -36,6 +43,11 @@ class Subject:
         generator = np.random.default_rng(seed)
         shape = (count, self.settings.history_length)
         return generator.integers(0, self.tree.num_items, shape).astype(np.int32)
+
+
+def asked_by(histories: NDArray[np.int32]) -> Requests:
+    """Requests of padded histories (count, positions)."""
+    return Requests(Histories.of_rows(histories))
 
 
 def random_subject(*, items: int, seed: int = 0) -> Subject:

@@ -22,6 +22,7 @@ import polars as pl
 from beamtree import native
 from beamtree.artefact import Artefact
 from beamtree.config import Config
+from beamtree.data.requests import Histories, Requests
 from beamtree.export.onnx import export_onnx
 from beamtree.model.preference import build_model
 from beamtree.retrieval.engine import Engine
@@ -66,7 +67,7 @@ def measure(*, num_items: int, beam_width: int, k: int, rounds: int, threads: in
         session, file_mb = open_session(files.model, threads=threads), files.size / 1e6
 
     def by_engine(users: int) -> np.ndarray[Any, Any]:
-        return engine.search(histories[:users], k=k, beam_width=beam_width).items
+        return engine.search(Requests(Histories.of_rows(histories[:users])), k=k, beam_width=beam_width).items
 
     def by_onnx(users: int) -> np.ndarray[Any, Any]:
         given = {"history": histories[:users].astype(np.int64), "length": np.full(users, histories.shape[1])}

@@ -8,7 +8,7 @@ import argparse
 import numpy as np
 
 from benchmarks.measure import report, take_turns
-from benchmarks.models import random_subject
+from benchmarks.models import asked_by, random_subject
 from benchmarks.plain import PlainRetriever
 
 K = 20
@@ -17,27 +17,28 @@ K = 20
 def measure_retrieval(*, items: int, beam: int, users: int, turns: int) -> dict[str, float]:
     """Milliseconds per user alone and in a batch, and how many times faster than plain that is."""
     subject = random_subject(items=items)
-    model, plain = subject.native_model(), PlainRetriever(subject.torch_model, subject.tree)
+    score, plain = subject.score(), PlainRetriever(subject.torch_model, subject.tree)
     one, many = subject.histories(1), subject.histories(users, seed=1)
+    asked_one, asked_many = score.requests(asked_by(one)), score.requests(asked_by(many))
     width_one, width_many = np.full(1, beam), np.full(users, beam)
 
     def single() -> None:
         for _ in range(20):
-            model.beam_search(one, k=K, beam_widths=width_one)
+            score.beam_search(asked_one, k=K, beam_widths=width_one)
 
     best = {
         name: min(seconds)
         for name, seconds in take_turns(
             {
                 "single": single,
-                "batch": lambda: model.beam_search(many, k=K, beam_widths=width_many),
+                "batch": lambda: score.beam_search(asked_many, k=K, beam_widths=width_many),
                 "plain_single": lambda: plain.beam_search(one, beam=beam, k=K),
                 "plain_batch": lambda: plain.beam_search(many, beam=beam, k=K),
             },
             turns=turns,
         ).items()
     }
-    latencies = take_turns({"single": lambda: model.beam_search(one, k=K, beam_widths=width_one)}, turns=1000)
+    latencies = take_turns({"single": lambda: score.beam_search(asked_one, k=K, beam_widths=width_one)}, turns=1000)
     ms_single, ms_batch = best["single"] / 20 * 1e3, best["batch"] / users * 1e3
     plain_single, plain_batch = best["plain_single"] * 1e3, best["plain_batch"] / users * 1e3
     return {

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beamtree.native.network import Network
-from beamtree.native.search import Model
+from beamtree.native.score import AttentionArrays, KernelScore
 from beamtree.tree.item_tree import ItemTree
 from benchmarks.measure import report, take_turns
-from benchmarks.models import SETTINGS, random_subject
+from benchmarks.models import SETTINGS, asked_by, random_subject
 
 K = 20
 USERS = 20
@@ -31,13 +31,13 @@ def measure_size(network: Network, *, items: int, beam: int, turns: int) -> dict
     table = generator.standard_normal((tree.num_nodes, SETTINGS.embedding_dim), dtype=np.float32)
     table *= 0.3
     halved = table.astype(np.float16)
-    full, half = Model(network, tree, table), Model(network, tree, halved)
+    full, half = (KernelScore(tree, attention=AttentionArrays(network, rows)) for rows in (table, halved))
     histories = generator.integers(0, items, (USERS, SETTINGS.history_length)).astype(np.int32)
     width = np.full(1, beam)
 
-    def search(model: Model) -> None:
+    def search(score: KernelScore) -> None:
         for history in histories:
-            model.beam_search(history[None], k=K, beam_widths=width)
+            score.beam_search(score.requests(asked_by(history[None])), k=K, beam_widths=width)
 
     seconds = take_turns({"full": lambda: search(full), "half": lambda: search(half)}, turns=turns)
     tree_bytes = tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
@@ -56,18 +56,20 @@ def measure_size(network: Network, *, items: int, beam: int, turns: int) -> dict
     return row
 
 
-def scan_seconds(model: Model, history: NDArray[np.int32]) -> float:
+def scan_seconds(score: KernelScore, history: NDArray[np.int32]) -> float:
     """Seconds of one exact scan."""
     started = time.perf_counter()
-    model.exact_scan(history, k=K)
+    score.exact_scan(score.requests(asked_by(history)), k=K)
     return time.perf_counter() - started
 
 
-def float16_effect(full: Model, half: Model, histories: NDArray[np.int32], *, beam: int) -> dict[str, float]:
+def float16_effect(
+    full: KernelScore, half: KernelScore, histories: NDArray[np.int32], *, beam: int
+) -> dict[str, float]:
     """Share of the top k that half precision keeps, and its largest error of a kept item's score."""
     widths = np.full(len(histories), beam)
-    items, scores = full.beam_search(histories, k=K, beam_widths=widths)
-    half_items, half_scores = half.beam_search(histories, k=K, beam_widths=widths)
+    items, scores = full.beam_search(full.requests(asked_by(histories)), k=K, beam_widths=widths)
+    half_items, half_scores = half.beam_search(half.requests(asked_by(histories)), k=K, beam_widths=widths)
     kept, errors = 0, [0.0]
     for row in range(len(histories)):
         exact = dict(zip(items[row].tolist(), scores[row].tolist(), strict=True))

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from beamtree.config import MemorySettings
-from beamtree.data.sequences import Sequences
+from beamtree.data.sequences import Sequences, flatten_spans
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.model.counting import count_followers
@@ -86,9 +86,8 @@ class Memory:
         followers = count_followers(
             sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
         )
-        counts = np.zeros(num_items, dtype=np.int64)
-        for start, end in zip(spans.start, spans.end, strict=True):
-            np.add.at(counts, sequences.items[start:end], 1)
+        counted, _ = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)
+        counts = np.bincount(counted, minlength=num_items)
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             popularity=np.log1p(counts).astype(np.float32),

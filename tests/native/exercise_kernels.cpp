@@ -9,6 +9,7 @@
 #include <random>
 
 #include "../../beamtree/native/src/adam.hpp"
+#include "../../beamtree/native/src/counting.hpp"
 #include "../../beamtree/native/src/relearn.hpp"
 #include "../../beamtree/native/src/sampling.hpp"
 #include "../../beamtree/native/src/search.hpp"
@@ -92,6 +93,34 @@ void require(bool holds, const char* what) {
     std::exit(1);
 }
 
+// What followed what in a random log, and a memory that reads it.
+struct Remembered {
+    Followers followers;
+    std::vector<_Float16> strengths;
+    std::vector<std::int32_t> most_popular;
+    std::vector<float> popularity;
+    Memory memory;
+
+    Remembered(std::mt19937& random, index_t items, index_t height) {
+        std::vector<std::int32_t> log;
+        for (index_t i = 0; i < 40 * items; ++i) log.push_back(static_cast<std::int32_t>(below(random, items)));
+        const std::int64_t starts[] = {0, 7, static_cast<std::int64_t>(log.size()) / 2};
+        const std::int64_t ends[] = {7, static_cast<std::int64_t>(log.size()) / 2, static_cast<std::int64_t>(log.size())};
+        followers = count_followers(Stretches{log.data(), starts, ends, 3}, items, 20, 9);
+        for (std::uint32_t count : followers.counts) strengths.push_back(static_cast<_Float16>(std::log1p(count)));
+        most_popular.resize(static_cast<std::size_t>(items));
+        std::iota(most_popular.begin(), most_popular.end(), 0);
+        popularity.assign(static_cast<std::size_t>(items), 1.0f);
+        memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20}};
+        memory.repeat_weight = 0.5f;
+        memory.repeat_fade = 0.99f;
+        memory.popularity_weight = 0.1f;
+        memory.most_popular = most_popular.data();
+        memory.popularity = popularity.data();
+        memory.gates.assign(static_cast<std::size_t>(height) + 1, 1.0f);
+    }
+};
+
 struct Case {
     Sizes sizes;
     index_t items, vacant, branching, instances, negatives, beam;
@@ -107,7 +136,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Table nodes{forest.nodes.data(), tree.num_nodes(), c.sizes.width, Storage::float32};
     const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
     const Tables tables{nodes, items, c.separate};
-    const Model<float> model{*net, tree, nodes, items, c.separate};
+    const Attention<float> attention{*net, tables};
+    const Remembered remembered(random, c.items, tree.height);
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
     for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
@@ -158,18 +188,24 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 const LeafSet* shared = filtered ? &some : tree.has_vacancies ? &tree.occupied_leaves : nullptr;
                 const Eligible eligible(tree, shared, std::move(excluded));
                 static thread_local BeamSearch search;
-                for (bool spread : {false, true})
-                    search.run(model, histories.data() + i * length, eligible, c.beam, k, spread,
-                               Found{found.data(), scores.data()});
-                exact_scan(model, histories.data() + i * length, eligible, eligible.total() == tree.leaves, k,
-                           Found{found.data(), scores.data()});
+                std::vector<std::int32_t> known;
+                for (index_t p = 0; p < length; ++p)
+                    if (histories[static_cast<std::size_t>(i * length + p)] >= 0)
+                        known.push_back(histories[static_cast<std::size_t>(i * length + p)]);
+                const HistorySpan history{known.data(), static_cast<index_t>(known.size())};
+                for (const Score& score : {Score{tree, &attention, nullptr, 0}, Score{tree, nullptr, &remembered.memory, 0},
+                                           Score{tree, &attention, &remembered.memory, tree.height}}) {
+                    for (bool spread : {false, true})
+                        search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});
+                    exact_scan(score, history, eligible, k, Found{found.data(), scores.data()});
+                }
             }
         const index_t lower = std::min<index_t>(3, tree.height);
         index_t candidates = tree.size(lower);
         std::vector<std::int64_t> groups(static_cast<std::size_t>(c.items), 0);
         std::vector<double> sums(static_cast<std::size_t>(c.items * candidates));
-        score_candidates(model, Stage{groups.data(), 0, lower, candidates}, histories.data(), targets.data(), c.instances,
-                         sums.data());
+        score_candidates(attention, tree, Stage{groups.data(), 0, lower, candidates}, histories.data(), targets.data(),
+                         c.instances, sums.data());
         total += sums[0];
     }
     return total;

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from beamtree.config import ModelSettings
+from beamtree.data.requests import Histories, Requests
 from beamtree.native.network import Network
+from beamtree.native.score import AttentionArrays, KernelScore
 from beamtree.native.search import Model
 from beamtree.retrieval.engine import Engine
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import Shape, random_weights
+from tests.retrieval.numpy_scorer import NumpyScorer
 
 
 def random_tree(generator: np.random.Generator, *, items: int, vacant: int = 0, branching: int = 2) -> ItemTree:
@@ -37,7 +40,18 @@ def random_model(
     )
     network = Network.pack(weights, windows=shape.windows, normalisation=shape.normalisation)
     tables = {"node_table": node_table} | ({} if item_table is None else {"item_table": item_table})
-    return Model(network, tree, node_table, item_table), Engine({**weights, **tables}, tree, settings=settings)
+    named = {f"attention/{name}": array for name, array in (weights | tables).items()}
+    return Model(network, tree, node_table, item_table), Engine(NumpyScorer(named, tree, settings=settings), tree)
+
+
+def searchable(model: Model) -> KernelScore:
+    """The model's attention as a score of its own."""
+    return KernelScore(model.tree, attention=AttentionArrays(model.network, model.node_table, model.item_table))
+
+
+def asked_by(histories: np.ndarray) -> Requests:
+    """Requests of histories (count, positions), padded in front."""
+    return Requests(Histories.of_rows(histories))
 
 
 def random_histories(generator: np.random.Generator, tree: ItemTree, shape: Shape, *, count: int) -> np.ndarray:

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree import native
+from beamtree.data.requests import Histories, Requests
+from beamtree.data.sequences import Sequences
 from beamtree.native.search import Model
 from tests.native.plain_network import Shape
-from tests.native.small_models import random_histories, random_model, random_tree
+from tests.native.small_models import asked_by, random_histories, random_model, random_tree, searchable
 
 SHAPE = Shape()
 
@@ -46,21 +48,21 @@ def test_search_and_scan_equal_the_numpy_engine(
     tree = random_tree(generator, items=items, vacant=vacant, branching=branching)
     model, engine = random_model(generator, tree, shape, separate=separate)
     histories = random_histories(generator, tree, shape, count=3)
-    allowed_items = generator.random(items) < 0.4 if filters in ("allowed", "both") else None
+    allowed = generator.random(items) < 0.4 if filters in ("allowed", "both") else None
     excluded = None
     if filters in ("excluded", "both"):
-        offsets = np.array([0, 0, 20, 90])
-        excluded = (generator.integers(-1, items, 90).astype(np.int32), offsets)
-    allowed = None if allowed_items is None else model.allow(allowed_items)
+        excluded = Sequences(generator.integers(-1, items, 90).astype(np.int32), np.array([0, 0, 20, 90]))
+    requests = Requests(Histories.of_rows(histories), excluded=excluded, allowed=allowed)
+    score = searchable(model)
+    asked = score.requests(requests)
 
-    expected = engine.search(histories, k=k, beam_width=beam, allowed_items=allowed_items, excluded_items=excluded)
-    widths = np.full(3, max(beam, k))
-    found, scores = model.beam_search(histories, k=k, beam_widths=widths, allowed=allowed, excluded_items=excluded)
+    expected = engine.search(requests, k=k, beam_width=beam)
+    found, scores = score.beam_search(asked, k=k, beam_widths=np.full(3, max(beam, k)))
     np.testing.assert_array_equal(found, expected.items)
     np.testing.assert_allclose(scores, expected.scores, atol=2e-4)
 
-    expected = engine.scan(histories, k=k, allowed_items=allowed_items, excluded_items=excluded)
-    found, scores = model.exact_scan(histories, k=k, allowed=allowed, excluded_items=excluded)
+    expected = engine.scan(requests, k=k)
+    found, scores = score.exact_scan(asked, k=k)
     np.testing.assert_array_equal(found, expected.items)
     np.testing.assert_allclose(scores, expected.scores, atol=2e-4)
 
@@ -69,8 +71,8 @@ def test_equal_scores_rank_by_rising_leaf() -> None:
     generator = np.random.default_rng(0)
     tree = random_tree(generator, items=100)
     model, _ = random_model(generator, tree, SHAPE)
-    flat = Model(model.network, tree, np.ones((tree.num_nodes, SHAPE.width), dtype=np.float32))
-    history = np.zeros((1, SHAPE.history), dtype=np.int32)
+    flat = searchable(Model(model.network, tree, np.ones((tree.num_nodes, SHAPE.width), dtype=np.float32)))
+    history = flat.requests(asked_by(np.zeros((1, SHAPE.history), dtype=np.int32)))
     found, scores = flat.beam_search(history, k=5, beam_widths=np.array([20]))
     assert len(set(scores[0])) == 1
     np.testing.assert_array_equal(found[0], tree.item_at_leaf[:5])
@@ -81,8 +83,10 @@ def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan() -> None:
     tree = random_tree(generator, items=300, vacant=40, branching=3)
     model, _ = random_model(generator, tree, SHAPE)
     histories = random_histories(generator, tree, SHAPE, count=4)
-    wide, wide_scores = model.beam_search(histories, k=30, beam_widths=np.full(4, 340))
-    exact, exact_scores = model.exact_scan(histories, k=30)
+    score = searchable(model)
+    asked = score.requests(asked_by(histories))
+    wide, wide_scores = score.beam_search(asked, k=30, beam_widths=np.full(4, 340))
+    exact, exact_scores = score.exact_scan(asked, k=30)
     np.testing.assert_array_equal(wide, exact)
     np.testing.assert_array_equal(wide_scores, exact_scores)
 
@@ -92,13 +96,15 @@ def test_one_request_and_many_give_the_same_bytes_for_any_number_of_threads() ->
     tree = random_tree(generator, items=3000)
     model, _ = random_model(generator, tree, SHAPE)
     histories = random_histories(generator, tree, SHAPE, count=9)
+    score = searchable(model)
+    asked, one_by_one = score.requests(asked_by(histories)), [score.requests(asked_by(row[None])) for row in histories]
     before = native.threads()
     results = []
     try:
         for threads in (1, 2, 5):
             native.set_threads(threads)
-            results.append(model.beam_search(histories, k=10, beam_widths=np.full(9, 50)))
-            alone = [model.beam_search(history[None], k=10, beam_widths=np.array([50])) for history in histories]
+            results.append(score.beam_search(asked, k=10, beam_widths=np.full(9, 50)))
+            alone = [score.beam_search(single, k=10, beam_widths=np.array([50])) for single in one_by_one]
             results.append((np.concatenate([items for items, _ in alone]), np.concatenate([s for _, s in alone])))
     finally:
         native.set_threads(before)
@@ -116,10 +122,12 @@ def test_the_node_table_may_be_a_mapped_file_of_either_precision(tmp_path: Path,
     np.save(tmp_path / "table.npy", rounded)
     mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
     histories = random_histories(generator, tree, SHAPE, count=3)
-    found = Model(model.network, tree, mapped).beam_search(histories, k=10, beam_widths=np.full(3, 30))
-    expected = Model(model.network, tree, rounded.astype(np.float32)).beam_search(
-        histories, k=10, beam_widths=np.full(3, 30)
+    widths = np.full(3, 30)
+    of_file, of_memory = (
+        searchable(Model(model.network, tree, table)) for table in (mapped, rounded.astype(np.float32))
     )
+    found = of_file.beam_search(of_file.requests(asked_by(histories)), k=10, beam_widths=widths)
+    expected = of_memory.beam_search(of_memory.requests(asked_by(histories)), k=10, beam_widths=widths)
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
 
@@ -128,8 +136,9 @@ def test_ids_out_of_range_are_refused() -> None:
     generator = np.random.default_rng(4)
     tree = random_tree(generator, items=10)
     model, _ = random_model(generator, tree, SHAPE)
-    history = np.full((1, SHAPE.history), 10, dtype=np.int32)
-    with pytest.raises(ValueError, match=r"histories: expected values in -1 \.\. 9, got 10"):
-        model.beam_search(history, k=1, beam_widths=np.array([1]))
+    score = searchable(model)
+    asked = score.requests(Requests(Histories.of_lists([[10]])))
+    with pytest.raises(ValueError, match="histories: expected items of the tree"):
+        score.beam_search(asked, k=1, beam_widths=np.array([1]))
     with pytest.raises(ValueError, match="node_table: expected 25 rows, got 3"):
-        Model(model.network, tree, np.zeros((3, SHAPE.width), dtype=np.float32)).exact_scan(history, k=1)
+        searchable(Model(model.network, tree, np.zeros((3, SHAPE.width), dtype=np.float32)))

@@ -52,19 +52,19 @@ def test_a_forked_child_can_search() -> None:
 import os
 import numpy as np
 from beamtree import native
-from beamtree.native.search import Model
 from tests.native.plain_network import Shape
-from tests.native.small_models import random_model, random_tree
+from tests.native.small_models import asked_by, random_model, random_tree, searchable
 native.set_threads(3)
 generator = np.random.default_rng(0)
 model, _ = random_model(generator, random_tree(generator, items=500), Shape())
-history = np.zeros((4, 5), dtype=np.int32)
+score = searchable(model)
+asked = score.requests(asked_by(np.zeros((4, 5), dtype=np.int32)))
 ends = set()
 for _ in range(20):
-    before = model.beam_search(history, k=5, beam_widths=np.full(4, 40))[0]
+    before = score.beam_search(asked, k=5, beam_widths=np.full(4, 40))[0]
     child = os.fork()
     if child == 0:
-        os._exit(0 if (model.beam_search(history, k=5, beam_widths=np.full(4, 40))[0] == before).all() else 1)
+        os._exit(0 if (score.beam_search(asked, k=5, beam_widths=np.full(4, 40))[0] == before).all() else 1)
     ends.add(os.waitpid(child, 0)[1])
 print(ends)
 """

@@ -1,4 +1,4 @@
-"""The preference network in NumPy, factored, for one history: what serves where no compiler was at hand."""
+"""A second opinion: the whole score once more in NumPy, independent of torch and of the kernels, request by request."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,82 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import ModelSettings
+from beamtree.data.requests import Requests
+from beamtree.model.memory import POPULAR_ITEMS, Memory
+from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
+from beamtree.retrieval.scorers import arrays_by_part
+from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
 
 Float32Array = npt.NDArray[np.float32]
 
-LAYER_NORM_EPSILON = 1e-5
-BATCH_NORM_EPSILON = 1e-5
-NODES_AT_A_TIME = 4096
-
 
 class NumpyScorer:
+    """Any score of attention and memory, from arrays named by part."""
+
+    def __init__(self, weights: Mapping[str, npt.NDArray[Any]], tree: ItemTree, *, settings: ModelSettings) -> None:
+        parts = arrays_by_part(weights)
+        self._attention = parts.get("attention")
+        self._memory = Memory.from_arrays(parts["memory"]) if "memory" in parts else None
+        self._tree = tree
+        self._settings = settings
+
+    def prepare(self, requests: Requests) -> "NumpyScores":
+        """Scores for these requests."""
+        return NumpyScores(self, requests)
+
+    def score(self, requests: Requests, request: int, level: int, nodes: npt.NDArray[np.int64]) -> Float32Array:
+        """Scores (n,) of nodes (n,)."""
+        scores = np.zeros(len(nodes), dtype=np.float32)
+        if self._attention is not None:
+            history = requests.histories.take(slice(request, request + 1)).latest(self._settings.history_length)[0]
+            scores += AttentionScores(self._attention, self._tree, settings=self._settings, history=history)(
+                level, nodes
+            )
+        if self._memory is not None:
+            evidence = leaf_evidence(self._memory, self._tree, requests, request)
+            gate = self._memory.gates[level] if self._memory.gates else 1.0
+            first, end = self._tree.leaf_ranges(nodes, level)
+            scores += [gate * evidence[begin:stop].max() for begin, stop in zip(first, end, strict=True)]
+        return scores
+
+
+class NumpyScores:
+    """Scores for the requests that they were prepared for."""
+
+    def __init__(self, scorer: NumpyScorer, requests: Requests) -> None:
+        self._scorer = scorer
+        self._requests = requests
+
+    def scores(self, request: int, level: int, nodes: npt.NDArray[np.int64]) -> Float32Array:
+        """Scores (n,) of the nodes (n,) of a level."""
+        return self._scorer.score(self._requests, request, level, nodes)
+
+
+def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: int) -> Float32Array:
+    """What the memory says of every leaf (leaves,) for one request; 0 where nothing points or it is not eligible."""
+    history, weights = requests.histories.row(request)[::-1], memory.weights
+    of_item = np.zeros(tree.num_items)
+    links = memory.transitions
+    for age, source in enumerate(history[: memory.depth]):
+        own = slice(links.offsets[source], links.offsets[source + 1])
+        of_item[links.items[own]] += weights.transitions * memory.fade**age * links.strengths[own].astype(np.float64)
+    for item in np.unique(history):
+        ages = np.flatnonzero(history == item)
+        of_item[item] += weights.repeats * np.log1p((memory.repeat_fade**ages).sum())
+    excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
+    eligibility = Eligibility(tree, allowed_items=requests.allowed, excluded_items=excluded)
+    eligible = tree.item_at_leaf[eligibility.leaves(request)]
+    by_popularity = sorted(eligible.tolist(), key=lambda item: (-memory.popularity[item], item))
+    counts = set(by_popularity[:POPULAR_ITEMS]) | set(np.flatnonzero(of_item > 0).tolist())
+    evidence = np.zeros(tree.num_leaves, dtype=np.float32)
+    for item in eligible.tolist():
+        popular = weights.popularity * memory.popularity[item] if item in counts else 0.0
+        evidence[tree.leaf_of_item[item]] = of_item[item] + popular
+    return evidence
+
+
+class AttentionScores:
     """Scores nodes of any level for one history (positions,) of dense items; -1 is padding and contributes nothing."""
 
     def __init__(
@@ -38,8 +104,8 @@ class NumpyScorer:
         bias, matrix, interest = self._prepare(level)
         table, offset = self._weights["node_table"], self._tree.level_offsets[level]
         scores = np.empty(len(nodes), dtype=np.float32)
-        for first in range(0, len(nodes), NODES_AT_A_TIME):
-            chunk = slice(first, first + NODES_AT_A_TIME)
+        for first in range(0, len(nodes), 4096):
+            chunk = slice(first, first + 4096)
             vectors = table[nodes[chunk] + offset].astype(np.float32)
             scores[chunk] = self._score(vectors, bias=bias, matrix=matrix, interest=interest)
         return scores

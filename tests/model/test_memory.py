@@ -1,0 +1,82 @@
+"""Counting by hand, and what a memory says about where a recommendation comes from."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beamtree import native
+from beamtree.config import MemorySettings
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import Spans
+from beamtree.errors import InputError
+from beamtree.model.counting import count_followers
+from beamtree.model.memory import Memory, MemoryWeights, Reason
+from tests.small import sequences_of
+
+
+def whole(sequences: Sequences) -> Spans:
+    users = np.arange(len(sequences), dtype=np.int32)
+    return Spans(users, sequences.offsets[:-1], sequences.offsets[1:])
+
+
+def as_dictionary(counted: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[tuple[int, int], int]:
+    offsets, items, counts = counted
+    sources = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return {(int(h), int(i)): int(c) for h, i, c in zip(sources, items, counts, strict=True)}
+
+
+def test_what_followed_is_counted_within_the_window_and_never_across_users_or_onto_itself() -> None:
+    sequences = sequences_of([[0, 1, 0, 2], [1, 2]])
+    counted = count_followers(sequences.items, whole(sequences), num_items=4, window=2, most=10)
+    assert as_dictionary(counted) == {(0, 1): 1, (1, 0): 1, (1, 2): 2, (0, 2): 1}
+
+
+def test_the_most_frequent_are_kept_and_equal_counts_go_to_the_lower_item() -> None:
+    sequences = sequences_of([[0, 3], [0, 3], [0, 2], [0, 1]])
+    counted = count_followers(sequences.items, whole(sequences), num_items=4, window=5, most=2)
+    assert as_dictionary(counted) == {(0, 1): 1, (0, 3): 2}
+
+
+@pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
+@settings(max_examples=60, deadline=None)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 12), max_size=25), min_size=1, max_size=8),
+    window=st.integers(1, 30),
+    most=st.integers(1, 15),
+)
+def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, most: int) -> None:
+    sequences = sequences_of(lists)
+    in_kernels = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "is_available", lambda: False)
+        in_numpy = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
+    for ours, theirs in zip(in_kernels, in_numpy, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def small_memory() -> Memory:
+    sequences = sequences_of([[0, 2], [0, 2], [0, 2], [1, 2], [1, 3]])
+    return Memory.count(sequences, whole(sequences), num_items=4, settings=MemorySettings(repeat_fade=0.5))
+
+
+def test_reasons_name_the_items_of_the_history_the_strongest_first() -> None:
+    memory = small_memory().weighed(MemoryWeights(transitions=2.0, repeats=1.0, popularity=0.0))
+    history = np.array([0, 1], dtype=np.int32)
+    expected = [
+        Reason(0, pytest.approx(2 * 0.8 * np.log(4), rel=1e-3)),
+        Reason(1, pytest.approx(2 * np.log(2), rel=1e-3)),
+    ]
+    assert memory.reasons(history, 2) == expected
+    assert memory.reasons(history, 1) == [Reason(1, pytest.approx(np.log(2)))]
+    assert small_memory().reasons(np.array([3], dtype=np.int32), 2) == []
+
+
+def test_a_memory_survives_its_arrays() -> None:
+    memory = small_memory().weighed(MemoryWeights(0.3, 0.2, 0.1))
+    again = Memory.from_arrays(memory.arrays())
+    assert again.weights == memory.weights
+    assert (again.fade, again.depth, again.repeat_fade, again.gates) == (0.8, 20, 0.5, ())
+    np.testing.assert_array_equal(again.transitions.items, memory.transitions.items)
+    with pytest.raises(InputError, match="Fit the model again"):
+        Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "fades"})

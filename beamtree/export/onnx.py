@@ -17,6 +17,7 @@ from beamtree.errors import ArtefactError, InputError
 from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.export.onnx_file import EMBED_LIMIT, OnnxFiles, write_onnx
 from beamtree.export.search_graph import SearchPlan, add_search
+from beamtree.model.memory import Memory
 from beamtree.tree.item_tree import VACANT
 
 OPSET = 17
@@ -41,7 +42,15 @@ def export_onnx(
     width = artefact.config.retrieval.beam_width if beam_width is None else beam_width
     if k < 1 or width < 1:
         raise InputError(f"Expected k and a beam of at least 1, got k {k} and a beam of {width}.")
-    plan = SearchPlan(artefact.part("attention"), artefact.tree, settings=artefact.config.model, k=k, beam_width=width)
+    attention, memory = artefact.part("attention"), artefact.part("memory")
+    plan = SearchPlan(
+        attention or None,
+        Memory.from_arrays(memory) if memory else None,
+        artefact.tree,
+        settings=artefact.config.model,
+        k=k,
+        beam_width=width,
+    )
     graph = GraphBuilder()
     add_search(graph, plan, history="history", length="length")
     outputs = [_value("items", TensorProto.INT64, "batch", k), _value("scores", TensorProto.FLOAT, "batch", k)]

@@ -12,8 +12,10 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from beamtree.config import ModelSettings
+from beamtree.export.attention_graph import AttentionGraph
 from beamtree.export.graph import AnyArray, GraphBuilder
-from beamtree.export.scorer_graph import ScorerGraph
+from beamtree.export.memory_graph import MemoryGraph
+from beamtree.model.memory import Memory
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.tree.item_tree import VACANT, ItemTree
 
@@ -24,7 +26,8 @@ NOTHING = float("-inf")
 class SearchPlan:
     """What is fixed when a search is exported: the model, its tree, how many items, and how wide a beam."""
 
-    weights: Mapping[str, AnyArray]
+    attention: Mapping[str, AnyArray] | None
+    memory: Memory | None
     tree: ItemTree
     settings: ModelSettings
     k: int
@@ -45,13 +48,13 @@ class SearchPlan:
 
 def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> None:
     """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,)."""
-    positions = add_latest_positions(graph, plan, history=history, length=length)
+    positions = add_known_positions(graph, plan, history=history, length=length)
     body = graph.body("search_")
     items, scores = _Search(body, plan).run("request_history")
     scan = helper.make_graph(
         body.nodes,
         "search",
-        [helper.make_tensor_value_info("request_history", TensorProto.INT64, [plan.settings.history_length])],
+        [helper.make_tensor_value_info("request_history", TensorProto.INT64, ["entries"])],
         [
             helper.make_tensor_value_info(items, TensorProto.INT64, [plan.k]),
             helper.make_tensor_value_info(scores, TensorProto.FLOAT, [plan.k]),
@@ -67,16 +70,16 @@ def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: s
         graph.apply("Slice", found, graph.integers(0), requests, graph.integers(0), name=name)
 
 
-def add_latest_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
-    """The last `history_length` of the first `length` entries of each row, -1 in front and for ids not in the model.
+def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
+    """The first `length` entries of each row, moved to its end: -1 in front of them and for ids not in the model.
 
     A column of -1 before the history is what every position in front of it reads.
     """
-    wanted = plan.settings.history_length
     column = graph.apply("Pad", history, graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(VACANT)))
     available = graph.apply("Gather", graph.apply("Shape", history), graph.constant("one", np.int64(1)))
     end = graph.apply("Clip", length, graph.constant("zero", np.int64(0)), available)
-    offsets = graph.constant("latest_offsets", np.arange(1 - wanted, 1, dtype=np.int64))
+    one = graph.constant("one", np.int64(1))
+    offsets = graph.apply("Range", graph.apply("Sub", one, available), one, one)
     index = graph.apply("Add", graph.apply("Unsqueeze", end, graph.integers(1)), offsets)
     latest = graph.apply("GatherElements", column, graph.apply("Max", index, graph.integers(0)), axis=1)
     is_known = graph.apply(
@@ -94,27 +97,38 @@ class _Search:
         self._graph = graph
         self._plan = plan
         self._tree = plan.tree
-        self._scorer = ScorerGraph(graph, plan.weights, tree=plan.tree, settings=plan.settings)
+        self._parts: list[AttentionGraph | MemoryGraph] = []
+        if plan.attention is not None:
+            self._parts.append(AttentionGraph(graph, plan.attention, tree=plan.tree, settings=plan.settings))
+        if plan.memory is not None:
+            self._parts.append(MemoryGraph(graph, plan.memory, tree=plan.tree))
 
     def run(self, history: str) -> tuple[str, str]:
         graph, plan, tree = self._graph, self._plan, self._tree
-        self._scorer.read_history(history)
+        for part in self._parts:
+            part.read_history(history)
         level = plan.first_level
         occupied = np.flatnonzero(tree.occupied(level))
         nodes, count = graph.constant("first_nodes", occupied), occupied.size
-        scores = self._scorer.score(nodes, level)
+        scores = self._score(nodes, level)
         while level < tree.height:
             width = min(plan.width, count)
             _, kept = graph.top(scores, width)
             rising, _ = graph.top(graph.apply("Gather", nodes, kept), width, largest=False)
             nodes, is_child = self._children(rising, level)
             level, count = level + 1, width * tree.branching
-            scores = self._scorer.score(nodes, level)
+            scores = self._score(nodes, level)
             if is_child:
                 scores = graph.apply("Where", is_child, scores, graph.constant("nothing", np.float32(NOTHING)))
             if tree.num_items < tree.num_leaves:
                 scores = self._hide_vacant(scores, nodes, level)
         return self._best_items(nodes, scores, count=count)
+
+    def _score(self, nodes: str, level: int) -> str:
+        first, *rest = (part.score(nodes, level) for part in self._parts)
+        for scores in rest:
+            first = self._graph.apply("Add", first, scores)
+        return first
 
     def _children(self, nodes: str, level: int) -> tuple[str, str]:
         """Children (nodes * branching,) of rising nodes, rising, and which of them exist ("" where all do)."""

@@ -7,11 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import polars as pl
-from beamtree.retrieval.found import Found
 
 from beamtree.artefact import Artefact
 from beamtree.config import Config, ModelSettings
+from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.result import SearchResult
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.item_tree import ItemTree
 from tests.small import Arrays, stirred_model, weights_of
 
@@ -24,7 +26,7 @@ def random_artefact(settings: ModelSettings, tree: ItemTree, *, seed: int, text_
     numbers = range(7, 7 + tree.num_items)
     return Artefact(
         config=Config.resolve({"model": settings.model_dump(), "retrieval": {"beam_width": 8}}),
-        weights=_random_weights(settings, tree, seed=seed),
+        weights={f"attention/{name}": array for name, array in _random_weights(settings, tree, seed=seed).items()},
         tree=tree,
         popularity=np.ones(tree.num_items, dtype=np.int64),
         item_table=pl.DataFrame({"item_id": [f"i{number}" for number in numbers] if text_ids else list(numbers)}),
@@ -56,12 +58,13 @@ def run(path: Path, histories: npt.NDArray[Any], lengths: npt.ArrayLike | None =
     return dict(zip((output.name for output in session.get_outputs()), outputs, strict=True))
 
 
-def search(artefact: Artefact, histories: Int32Array, *, k: int, beam_width: int) -> Found:
-    engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
-    return engine.search(histories, k=k, beam_width=beam_width)
+def search(artefact: Artefact, histories: Int32Array, *, k: int, beam_width: int) -> SearchResult:
+    scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+    requests = Requests(Histories.of_rows(histories))
+    return Engine(scorer, artefact.tree).search(requests, k=k, beam_width=beam_width)
 
 
-def assert_same_up_to_ties(outputs: dict[str, npt.NDArray[Any]], found: Found) -> None:
+def assert_same_up_to_ties(outputs: dict[str, npt.NDArray[Any]], found: SearchResult) -> None:
     """The same scores place by place, and the same item wherever the next score is further away than a tie."""
     tolerance = TIE * np.maximum(1.0, np.abs(np.where(np.isfinite(found.scores), found.scores, 0.0)))
     same_score = np.isneginf(found.scores) & np.isneginf(outputs["scores"])

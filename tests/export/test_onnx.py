@@ -9,7 +9,9 @@ import pytest
 
 from beamtree.errors import ArtefactError, InputError
 from beamtree.export.onnx import export_onnx
+from beamtree.model.memory import MemoryWeights
 from tests.export.exported import assert_same_up_to_ties, open_session, random_artefact, run, search
+from tests.retrieval.test_memory_search import random_memory
 from tests.small import model_settings, random_histories, random_tree
 
 
@@ -54,7 +56,7 @@ def test_random_shapes(tmp_path: Path, seed: int) -> None:
 def test_equal_scores_go_to_the_lower_leaf(tmp_path: Path) -> None:
     tree = random_tree(40, branching=2, seed=0)
     artefact = random_artefact(model_settings(), tree, seed=0)
-    artefact.weights["node_table"][:] = 1.0
+    artefact.weights["attention/node_table"][:] = 1.0
     export_onnx(artefact, tmp_path / "model.onnx", k=6, beam_width=8)
     outputs = run(tmp_path / "model.onnx", np.array([[1, 2, 3, 4, 5]]))
     assert outputs["items"].tolist() == [tree.item_at_leaf[:6].tolist()]
@@ -63,7 +65,7 @@ def test_equal_scores_go_to_the_lower_leaf(tmp_path: Path) -> None:
 def test_equal_leaves_rise_whatever_the_order_of_their_parents(tmp_path: Path) -> None:
     tree = random_tree(40, branching=2, seed=0)
     artefact = random_artefact(model_settings(), tree, seed=0)
-    artefact.weights["node_table"][tree.level_offsets[tree.height] :] = 0.0
+    artefact.weights["attention/node_table"][tree.level_offsets[tree.height] :] = 0.0
     export_onnx(artefact, tmp_path / "model.onnx", k=6, beam_width=8)
     histories = random_histories(20, length=5, num_items=40, generator=np.random.default_rng(0))
     items = run(tmp_path / "model.onnx", histories)["items"]
@@ -138,9 +140,9 @@ def test_each_row_is_answered_as_if_alone(model: Path) -> None:
 def test_half_precision_tables_stay_half(tmp_path: Path) -> None:
     artefact = random_artefact(model_settings(), random_tree(40, branching=2, seed=2), seed=2)
     export_onnx(artefact, tmp_path / "single.onnx", k=5)
-    table = artefact.weights["node_table"].astype(np.float16)
+    table = artefact.weights["attention/node_table"].astype(np.float16)
     half, rounded = (
-        replace(artefact, weights={**artefact.weights, "node_table": table.astype(kind)})
+        replace(artefact, weights={**artefact.weights, "attention/node_table": table.astype(kind)})
         for kind in (np.float16, np.float32)
     )
     export_onnx(half, tmp_path / "half.onnx", k=5)
@@ -178,3 +180,23 @@ def test_a_folder_in_the_way_is_refused(tmp_path: Path) -> None:
     artefact = random_artefact(model_settings(), random_tree(4, branching=2, seed=0), seed=0)
     with pytest.raises(ArtefactError, match="path of a file"):
         export_onnx(artefact, tmp_path, k=1)
+
+
+@pytest.mark.parametrize("parts", ["memory", "attention and memory"])
+@pytest.mark.parametrize(("branching", "vacant", "gated"), [(2, 0, False), (3, 11, True)])
+def test_counted_memory_is_searched_as_the_engine_does(
+    parts: str, branching: int, vacant: int, gated: bool, tmp_path: Path
+) -> None:
+    tree = random_tree(120, branching=branching, seed=2, num_leaves=120 + vacant)
+    artefact = random_artefact(model_settings(), tree, seed=1)
+    memory = random_memory(120, seed=3, weights=MemoryWeights(0.9, 0.4, 0.05), followers=12)
+    if gated:
+        memory = replace(memory, gates=tuple(np.linspace(0.4, 1.0, tree.height + 1)))
+    counted = {f"memory/{name}": array for name, array in memory.arrays().items()}
+    weights = counted if parts == "memory" else {**artefact.weights, **counted}
+    artefact = replace(artefact, weights=weights)
+    histories = random_histories(40, length=33, num_items=120, generator=np.random.default_rng(4))
+    for k, beam_width in ((5, 9), (20, 200)):
+        path = tmp_path / f"{k}.onnx"
+        export_onnx(artefact, path, k=k, beam_width=beam_width)
+        assert_same_up_to_ties(run(path, histories), search(artefact, histories, k=k, beam_width=beam_width))

@@ -30,7 +30,7 @@ def test_constants_above_the_limit_go_beside(tmp_path: Path) -> None:
     assert beside.constants is not None
     assert names(tmp_path) == {"inside.onnx", "beside.onnx", beside.constants.name}
     assert beside.size == beside.model.stat().st_size + beside.constants.stat().st_size
-    table = artefact().weights["node_table"]
+    table = artefact().weights["attention/node_table"]
     assert table.tobytes() not in beside.model.read_bytes()
     assert table.tobytes() in beside.constants.read_bytes()
     onnx.checker.check_model(str(beside.model), full_check=True)

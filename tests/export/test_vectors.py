@@ -19,7 +19,7 @@ TREE = ItemTree(2, np.array([2, -1, 0, 1], dtype=np.int32))
 def test_nodes(tmp_path: Path) -> None:
     artefact = random_artefact(model_settings(), TREE, seed=0, text_ids=True)
     export_vectors(artefact, tmp_path)
-    table = artefact.weights["node_table"]
+    table = artefact.weights["attention/node_table"]
     nodes = pl.read_parquet(tmp_path / "nodes.parquet")
     assert nodes["level"].to_list() == [0, 1, 1, 2, 2, 2, 2]
     assert nodes["node"].to_list() == [0, 0, 1, 0, 1, 2, 3]
@@ -35,7 +35,7 @@ def test_nodes(tmp_path: Path) -> None:
 def test_items(tmp_path: Path, *, text_ids: bool, ids: list[int | str]) -> None:
     artefact = random_artefact(model_settings(), TREE, seed=0, text_ids=text_ids)
     export_vectors(artefact, tmp_path)
-    leaves = artefact.weights["node_table"][3:]
+    leaves = artefact.weights["attention/node_table"][3:]
     items = pl.read_parquet(tmp_path / "items.parquet")
     assert items.columns == ["item_id", "level", "node", "vector"]
     assert items["item_id"].to_list() == ids
@@ -52,8 +52,8 @@ def test_a_table_of_its_own_for_histories(tmp_path: Path) -> None:
     written = export_vectors(artefact, tmp_path)
     assert sorted(written) == sorted(tmp_path.iterdir())
     items = pl.read_parquet(tmp_path / "items.parquet")
-    np.testing.assert_array_equal(items["history_vector"].to_numpy(), artefact.weights["item_table"])
-    np.testing.assert_array_equal(np.load(tmp_path / "item_histories.npy"), artefact.weights["item_table"])
+    np.testing.assert_array_equal(items["history_vector"].to_numpy(), artefact.weights["attention/item_table"])
+    np.testing.assert_array_equal(np.load(tmp_path / "item_histories.npy"), artefact.weights["attention/item_table"])
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:

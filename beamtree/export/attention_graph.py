@@ -1,4 +1,4 @@
-"""The preference network as ONNX operators, for one request: what retrieval/scorer.py computes, node for node."""
+"""The attention network as ONNX operators, for one request, in factored form."""
 
 from collections.abc import Mapping
 
@@ -8,10 +8,10 @@ from onnx import TensorProto
 from beamtree.config import ModelSettings
 from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
-from beamtree.tree.item_tree import ItemTree
+from beamtree.tree.item_tree import VACANT, ItemTree
 
 
-class ScorerGraph:
+class AttentionGraph:
     """Adds the factored network to a graph. `read_history` comes first, then `score` for any level.
 
     Attention is laid out as (hidden, positions, nodes), so that its output is one row times a matrix.
@@ -27,8 +27,11 @@ class ScorerGraph:
         self._present = self._leaves = self._vectors = ""
 
     def read_history(self, history: str) -> None:
-        """Look at a history (positions,) of items, -1 for none."""
-        graph = self._graph
+        """Look at a history (entries,) of items, oldest first, -1 for none; the latest of them are read."""
+        graph, length = self._graph, self._settings.history_length
+        padding = graph.constant("padding", np.full(length, VACANT, dtype=np.int64))
+        padded = graph.apply("Concat", padding, history, axis=0)
+        history = graph.apply("Slice", padded, graph.integers(-length), graph.integers(2**31))
         items = graph.apply("Max", history, graph.integers(0))
         present = graph.apply("GreaterOrEqual", history, graph.integers(0))
         column = graph.apply("Unsqueeze", present, graph.integers(1))

@@ -9,8 +9,11 @@ import torch
 
 from beamtree.config import Config, ModelSettings
 from beamtree.data.interactions import InteractionLog
+from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
-from beamtree.model.preference import PreferenceModel, build_model
+from beamtree.model.attention import Attention
+from beamtree.model.score import Score
+from beamtree.scorer import PreparedScores
 from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
@@ -47,9 +50,19 @@ def model_settings(**changes: Any) -> ModelSettings:
     return ModelSettings(**(sizes | changes))
 
 
-def stirred_model(settings: ModelSettings, tree: ItemTree, *, seed: int) -> PreferenceModel:
-    """A model in evaluation mode in which no weight, bias, slope or running statistic has its special first value."""
-    model = build_model(settings, tree, seed=seed)
+def fresh_attention(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Attention:
+    """Attention as training begins with it."""
+    return Attention(settings, tree, generator=torch.Generator().manual_seed(seed))
+
+
+def score_of(attention: Attention) -> Score:
+    """A score of attention alone."""
+    return Score(attention.tree, {"attention": attention})
+
+
+def stirred_model(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Attention:
+    """Attention in evaluation mode in which no weight, bias, slope or running statistic has its special first value."""
+    model = fresh_attention(settings, tree, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
         for tensor in model.state_dict().values():
@@ -58,7 +71,7 @@ def stirred_model(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Pref
     return model.eval()
 
 
-def weights_of(model: PreferenceModel) -> Arrays:
+def weights_of(model: torch.nn.Module) -> Arrays:
     """Copies of all arrays of a model."""
     return {name: tensor.detach().numpy().copy() for name, tensor in model.state_dict().items()}
 

@@ -154,20 +154,20 @@ def _bound(
         examined.dataset.sequences,
         examined.split.train,
         first_target=examined.split.first_target,
-        history_length=max(config.model.history_length, estimator.estimator.history_length),
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
     ).with_one_target()
     generator = np.random.default_rng(examined.seed)
     batch = instances.batch(np.sort(generator.integers(len(instances), size=TRAINING_INSTANCES)))
+    targets = batch.targets[:, 0]
     is_rectified = config.training.method == "dtr-t-rl"
     rectified: npt.NDArray[np.bool_] | None = None
     if is_rectified:
-        probabilities = softmax(estimator.estimator.scores(batch.histories[:, -estimator.estimator.history_length :]))
-        rectified = rectified_labels(probabilities, batch.targets, tree=plan.tree, rule=_rule(config))
+        probabilities = softmax(estimator.estimator.scores(batch.histories.latest(estimator.estimator.history_length)))
+        rectified = rectified_labels(probabilities, targets, tree=plan.tree, rule=_rule(config))
     loss = training_loss(
         scorer_of(artefact),
-        batch.histories[:, -config.model.history_length :],
-        batch.targets,
+        batch.histories.latest(config.model.history_length),
+        targets,
         plan=plan,
         method=config.training.method,
         labels=rectified,

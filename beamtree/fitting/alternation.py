@@ -10,9 +10,8 @@ from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
-from beamtree.model.first_vectors import start_from_items
-from beamtree.model.preference import PreferenceModel, build_model
-from beamtree.training.checkpoint import RunIdentity, model_arrays
+from beamtree.model.score import Score, build_score
+from beamtree.training.checkpoint import RunIdentity
 from beamtree.training.events import TreeRelearned
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.labelled import RectifiedInstances
@@ -42,15 +41,15 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
     device = learning_device(config)
     rounds = _begin(run, identity=identity)
-    model = build_model(config.model, rounds.tree, seed=seed_for(config.training.seed, "weights")).to(device)
     while rounds.round < config.training.rounds:
+        model = build_score(config, rounds.tree, seed=seed_for(config.training.seed, "weights")).to(device)
         rounds.restore(model)
         report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
         rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
         if rounds.round < config.training.rounds:
             started = time.monotonic()
             relearned = _relearn(run, model, rounds)
-            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows)
+            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows, node_tables=model.node_tables())
             report |= {
                 "moved_share": relearned.moved_share,
                 "score_before": relearned.score_before,
@@ -75,10 +74,10 @@ def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
     started = time.monotonic()
     on_step = run.stop_while("planting the first tree")
     tree, first_vectors = plant_first_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
-    model = build_model(run.config.model, tree, seed=seed_for(run.config.training.seed, "weights"))
+    model = build_score(run.config, tree, seed=seed_for(run.config.training.seed, "weights"))
     if first_vectors is not None:
-        start_from_items(model, tree, first_vectors)
-    rounds = Rounds.first(tree, model_arrays(model))
+        model.start_from_items(first_vectors)
+    rounds = Rounds.first(tree, model.arrays())
     rounds.planting_seconds = time.monotonic() - started
     _keep(run, rounds, identity=identity)
     return rounds
@@ -90,7 +89,7 @@ def _keep(run: FitRun, rounds: Rounds, *, identity: RunIdentity) -> None:
 
 
 def _learn_round(
-    run: FitRun, model: PreferenceModel, rounds: Rounds, *, estimator: Estimator | None, identity: RunIdentity
+    run: FitRun, model: Score, rounds: Rounds, *, estimator: Estimator | None, identity: RunIdentity
 ) -> dict[str, Any]:
     """Learn the model over the tree of this round; a report of how it went."""
     seed = run.config.training.seed
@@ -104,10 +103,10 @@ def _learn_round(
         plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
     progress = optimise(
-        build_learner(model, rounds.tree, config=config),
+        build_learner(model, config=config),
         drawn if labelled is None else labelled,
         settings=settings,
-        validate=model_validation(run.dataset, users, tree=rounds.tree, config=run.config),
+        validate=model_validation(model, run.dataset, users, config=run.config),
         plan=plan,
         listen=run.listen,
         should_stop=run.should_stop,
@@ -138,13 +137,13 @@ def _labelled(
     return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification=settings.rectification)
 
 
-def _relearn(run: FitRun, model: PreferenceModel, rounds: Rounds) -> Relearned:
+def _relearn(run: FitRun, model: Score, rounds: Rounds) -> Relearned:
     """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
     settings = run.config.tree
     return relearn_tree(
         rounds.tree,
-        run.instances_of_round(rounds.round - 1).with_one_target(),
-        add_scores=build_candidate_scores(model, rounds.tree, config=run.config),
+        run.instances_of_round(rounds.round - 1),
+        add_scores=build_candidate_scores(model),
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
         assign=ASSIGNMENTS[settings.assignment],

@@ -1,4 +1,4 @@
-"""Who computes: the kernels where they were compiled and know the model, else torch, on a GPU where asked to."""
+"""Who computes: the kernels where they were compiled and know the score, else torch, on a GPU where asked to."""
 
 import logging
 
@@ -7,19 +7,19 @@ import torch
 from beamtree import native
 from beamtree.config import Config
 from beamtree.errors import InputError
-from beamtree.model.preference import PreferenceModel
+from beamtree.model.attention import Attention
+from beamtree.model.score import Score, attention_alone
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
 from beamtree.training.relearn import AddScores
 from beamtree.training.tree_negatives import TreeNegatives
-from beamtree.tree.item_tree import ItemTree
 
 log = logging.getLogger(__name__)
 
 
 def learning_device(config: Config) -> torch.device:
-    """Where the model lives while it learns; InputError where a GPU is asked for and torch finds none."""
+    """Where the score lives while it learns; InputError where a GPU is asked for and torch finds none."""
     chosen = config.training.device
     has_gpu = torch.cuda.is_available()
     if chosen == "cuda" and not has_gpu:
@@ -30,11 +30,11 @@ def learning_device(config: Config) -> torch.device:
     return torch.device("cuda" if has_gpu and chosen != "cpu" else "cpu")
 
 
-def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> Learner:
-    """The fastest way of learning this model here."""
-    settings = config.training
+def build_learner(score: Score, *, config: Config) -> Learner:
+    """The fastest way of learning this score here."""
+    settings, tree = config.training, score.tree
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
-    if _kernels_know(model, config):
+    if kernels_attention(score) is not None:
         from beamtree.native.training import Negatives
         from beamtree.training.native_learner import NativeLearner
 
@@ -45,32 +45,47 @@ def build_learner(model: PreferenceModel, tree: ItemTree, *, config: Config) -> 
             correct_positive=settings.path_correction == "negatives",
             with_dropout=settings.path_mode == "training",
         )
-        return NativeLearner(model, tree, negatives=drawn, settings=settings, model_settings=config.model)
-    if not native.is_available() and model.node_table.device.type == "cpu":
-        log.warning(
-            "The kernels were not compiled, so training runs in torch, many times slower. Install a C++ compiler and "
-            "install beamtree again; `beamtree doctor` shows what is active."
-        )
+        return NativeLearner(score, negatives=drawn, settings=settings)
+    if score.device.type == "cpu":
+        _say_why_torch(score)
     sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
     if settings.method != "dtr-u":
         sampler = TreeNegatives(
-            model,
-            tree,
+            score,
             count=settings.negatives,
             start=settings.path_start,
             correction=settings.path_correction,
             mode=settings.path_mode,
         )
-    return TorchLearner(model, tree, negatives=sampler, settings=settings)
+    return TorchLearner(score, negatives=sampler, settings=settings)
 
 
-def build_candidate_scores(model: PreferenceModel, tree: ItemTree, *, config: Config) -> AddScores:
+def build_candidate_scores(score: Score) -> AddScores:
     """The fastest way of scoring where items could stand, for learning the tree anew."""
-    if _kernels_know(model, config):
-        return native_candidate_scores(model, tree, settings=config.model)
-    return torch_candidate_scores(model.eval(), tree)
+    attention = kernels_attention(score)
+    return torch_candidate_scores(score) if attention is None else native_candidate_scores(attention)
 
 
-def _kernels_know(model: PreferenceModel, config: Config) -> bool:
-    """Whether the kernels can learn this model: batch statistics need a pass of their own and stay in torch."""
-    return native.is_available() and model.node_table.device.type == "cpu" and config.model.normalisation != "batch"
+def kernels_attention(score: Score) -> Attention | None:
+    """The part that the kernels can learn, where they can learn the whole score with it; else None.
+
+    They know attention alone, on the CPU; batch statistics need a pass of their own and stay in torch.
+    """
+    attention = attention_alone(score)
+    if attention is None or attention.settings.normalisation == "batch":
+        return None
+    return attention if native.is_available() and score.device.type == "cpu" else None
+
+
+def _say_why_torch(score: Score) -> None:
+    strangers = [name for name, part in score.parts.items() if not isinstance(part, Attention)]
+    if strangers:
+        log.warning(
+            "The kernels do not know the part %s of the score, so training runs in torch, many times slower.",
+            ", ".join(strangers),
+        )
+    elif not native.is_available():
+        log.warning(
+            "The kernels were not compiled, so training runs in torch, many times slower. Install a C++ compiler and "
+            "install beamtree again; `beamtree doctor` shows what is active."
+        )

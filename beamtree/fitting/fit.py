@@ -48,8 +48,8 @@ def fit_model(
         dataset.sequences,
         split.train,
         first_target=split.first_target,
-        history_length=config.model.history_length,
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+        times=dataset.timestamps,
     )
     trained = None
     if estimator is not None:
@@ -63,7 +63,7 @@ def fit_model(
     rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
     return Artefact(
         config=config,
-        weights={f"attention/{name}": array for name, array in rounds.best_weights.items()},
+        weights=rounds.best_weights,
         tree=rounds.best_tree,
         popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
         item_table=dataset.item_table,

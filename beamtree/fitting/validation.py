@@ -4,18 +4,19 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from beamtree import native
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut
 from beamtree.evaluation.protocol import by_beam, by_scores, evaluate
 from beamtree.model.estimator import Estimator
-from beamtree.model.preference import PreferenceModel
+from beamtree.model.score import Score, attention_alone
+from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
-from beamtree.training.checkpoint import model_arrays
 from beamtree.training.optimise import SELECTION_METRIC
+from beamtree.scorer import Scorer
 from beamtree.training.randomness import numpy_generator
-from beamtree.tree.item_tree import ItemTree
 
 CUTOFFS = (20,)
 
@@ -27,19 +28,26 @@ def sample_users(users: HeldOut, *, config: Config, seed: int) -> HeldOut:
 
 
 def model_validation(
-    dataset: Dataset, users: HeldOut, *, tree: ItemTree, config: Config
-) -> Callable[[PreferenceModel], Mapping[str, float]] | None:
-    """The metrics of a model that searches this tree for these users; None where there are no users."""
+    score: Score, dataset: Dataset, users: HeldOut, *, config: Config
+) -> Callable[[], Mapping[str, float]] | None:
+    """The metrics of a score, whenever it is asked, that searches its tree for these users; None without users."""
     if len(users) == 0:
         return None
 
-    def validate(model: PreferenceModel) -> Mapping[str, float]:
-        weights = {f"attention/{name}": array for name, array in model_arrays(model).items()}
-        engine = Engine(build_scorer(weights, tree, settings=config.model), tree)
+    def validate() -> Mapping[str, float]:
+        engine = Engine(_scorer_of(score), score.tree)
         recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
         return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate
+
+
+def _scorer_of(score: Score) -> Scorer:
+    """The score as it is now: in the kernels where they know it, else in torch."""
+    attention = attention_alone(score)
+    if attention is None or not native.is_available():
+        return TorchScorer(score)
+    return build_scorer(score.arrays(), score.tree, settings=attention.settings)
 
 
 def estimator_validation(dataset: Dataset, users: HeldOut, *, config: Config) -> Callable[[Estimator], float] | None:

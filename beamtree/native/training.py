@@ -16,9 +16,7 @@ from beamtree.config import PathStart
 from beamtree.native import _kernels
 from beamtree.native.network import Array, Network, float32_kernel, plain
 from beamtree.native.search import Model
-
-Int32Array = NDArray[np.int32]
-Int64Array = NDArray[np.int64]
+from beamtree.types import Int32Array, Int64Array
 
 
 @dataclass(frozen=True)
@@ -116,11 +114,10 @@ def learn_batch(
 ) -> Gradients:
     """Loss and gradients of a batch, the mean over its instances and levels.
 
-    histories: (instances, positions), -1 in front; targets: (instances,) or (instances, targets), -1 = none; weights:
-    the shape of targets, then (height,) for levels 1 to height; None = the targets of a history share 1 evenly. They
-    share its negatives too. Repeated draws are merged with their counts; a draw of the positive is left out.
+    histories: (instances, positions), -1 in front; targets: (instances, targets), -1 = none; weights: (instances,
+    targets, height), for levels 1 to height; None = the targets of a history share 1 evenly. They share its negatives
+    too. Repeated draws are merged with their counts; a draw of the positive is left out.
     """
-    targets, weights = _in_columns(targets, weights)
     return _gradients(
         _kernels.batch_step(
             float32_kernel(model.network),
@@ -153,7 +150,7 @@ def draw_candidates(
 ) -> tuple[Int64Array, NDArray[np.float32]]:
     """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
 
-    targets: (instances,). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
+    targets: (instances, 1). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
     """
     return _kernels.draw(
         float32_kernel(model.network),
@@ -161,7 +158,7 @@ def draw_candidates(
         plain(model.node_table),
         plain(model.item_table),
         histories,
-        targets[:, None],
+        targets,
         negatives.sampler,
         negatives.counts,
         negatives.start,
@@ -211,15 +208,6 @@ def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> 
     Columns count the candidates that are present.
     """
     return _kernels.dropout_factors(dropout.seed, row, columns, units, dropout.rate)
-
-
-def _in_columns(
-    targets: Int32Array, weights: NDArray[np.float32] | None
-) -> tuple[Int32Array, NDArray[np.float32] | None]:
-    """Targets (instances, targets) and their weights (instances, targets, height)."""
-    if targets.ndim == 2:
-        return targets, weights
-    return targets[:, None], None if weights is None else weights[:, None]
 
 
 def _gradients(step: _kernels.Step) -> Gradients:

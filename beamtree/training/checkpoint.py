@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from beamtree.config import Config
 from beamtree.errors import ArtefactError
-from beamtree.model.preference import PreferenceModel
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.training.learner import Learner
 
@@ -63,7 +61,7 @@ def save_checkpoint(
 
     best: the best weights so far; instances: what the training instances keep of themselves.
     """
-    arrays = {f"model/{name}": array for name, array in model_arrays(learner.model).items()}
+    arrays = {f"model/{name}": array for name, array in learner.model_arrays().items()}
     arrays |= {f"optimiser/{name}": array for name, array in learner.optimiser_arrays().items()}
     arrays |= {f"best/{name}": array for name, array in best.items()}
     arrays |= {f"instances/{name}": array for name, array in instances.items()}
@@ -96,20 +94,10 @@ def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdenti
     manifest = read_manifest(directory)
     check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
     arrays = map_arrays(bundle_file(directory, manifest, "state.safetensors"))
-    load_model_arrays(learner.model, _below("model/", arrays))
+    learner.load_model_arrays(_below("model/", arrays))
     learner.restore_optimiser(_below("optimiser/", arrays))
     progress = Progress(**manifest["progress"])
     return Restored(progress, best=_below("best/", arrays), instances=_below("instances/", arrays))
-
-
-def model_arrays(model: PreferenceModel) -> Arrays:
-    """All weights and statistics by name, sharing memory with the model where it lives on the CPU."""
-    return {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
-
-
-def load_model_arrays(model: PreferenceModel, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Copy weights into a model of the same sizes."""
-    model.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
 
 
 def _below(prefix: str, arrays: Arrays) -> Arrays:

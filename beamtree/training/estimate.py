@@ -14,14 +14,15 @@ from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import Split
 from beamtree.errors import DivergedError, InterruptedTraining
+from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator, SasRec
-from beamtree.model.first_vectors import start_near
 from beamtree.model.proposal import Proposal
 from beamtree.training.estimator_store import EstimatorProgress, EstimatorStore, estimator_arrays, load_arrays
 from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Listener
-from beamtree.training.horizon import NO_TARGET, TargetHorizon
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import VERY_NEXT
 from beamtree.training.randomness import numpy_generator, seed_for
+from beamtree.types import NOTHING
 
 WARMUP_STEPS = 100
 SECONDS_BETWEEN_CHECKPOINTS = 120.0
@@ -156,8 +157,8 @@ class TrainingWindows:
         position = end[:, None] - self.length + np.arange(self.length)
         ends = np.broadcast_to(self.span_end[windows][:, None], position.shape)
         targets = horizon.draw(self.items, np.maximum(position, 0), ends, numbers=position, epoch=epoch)
-        is_input = inputs >= 0 if horizon.each == 1 else (inputs >= 0)[:, :, None]
-        return inputs, np.where(is_input, targets, NO_TARGET)
+        targets = np.where((inputs >= 0)[:, :, None], targets, NOTHING)
+        return inputs, targets[:, :, 0] if horizon.each == 1 else targets
 
 
 def _train(

@@ -4,15 +4,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.config import TrainingSettings
 from beamtree.training.randomness import draws_below
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-
-NO_TARGET = -1
+from beamtree.types import NOTHING, Int32Array, Int64Array
 
 
 @dataclass(frozen=True)
@@ -35,17 +30,14 @@ class TargetHorizon:
     def draw(
         self, items: Int32Array, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int
     ) -> Int32Array:
-        """Targets from the flat items; following: where the next item stands, ends: where its span ends, same shape.
+        """Targets (..., each) from the flat items, -1 where there are fewer.
 
-        The shape of `following`, and with several targets one more axis (..., each), -1 where there are fewer.
+        following: (...), where the next item stands; ends: (...), where its span ends.
         """
         choices = np.clip(ends - following, 1, self.length)
         ahead = np.zeros_like(choices)
         if self.length > 1:
             ahead = draws_below(choices, numbers=numbers, seed=self.seed, purpose="targets", step=epoch)
-        if self.each == 1:
-            alone: Int32Array = items[following + ahead]
-            return alone
         place = np.arange(self.each)
         several = items[following[..., None] + (ahead[..., None] + place) % choices[..., None]]
-        return np.where(place < choices[..., None], several, NO_TARGET)
+        return np.where(place < choices[..., None], several, np.int32(NOTHING))

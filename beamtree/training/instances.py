@@ -1,46 +1,71 @@
-"""Training instances: a target and the items before it, cut from the flat sequences only when a batch is made."""
+"""Training instances: targets and the items before them, cut from the flat sequences only when a batch is made."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree.data.sequences import Sequences, cut_histories
+from beamtree.data.requests import Histories, Requests
+from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
-from beamtree.errors import DataError
-from beamtree.training.horizon import NO_TARGET, TargetHorizon
+from beamtree.errors import DataError, InputError
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.randomness import numpy_generator
-
-Int64Array = npt.NDArray[np.int64]
-Int32Array = npt.NDArray[np.int32]
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 VERY_NEXT = TargetHorizon()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
-    """Histories (instances, positions) of dense items, oldest first, -1 in front; targets (instances,).
+    """What a step learns from: whole histories, and the items that followed them.
 
-    Several targets of each history are (instances, targets), -1 where there are fewer: they share its negatives.
-    level_weights: (instances, height), the label of the target's ancestor on each level, or (instances, targets,
-    height); None where all are 1, shared evenly by the targets of a history.
+    targets: (instances, targets), -1 where an instance has fewer; the targets of an instance share its negatives.
+    level_weights: (instances, targets, height), the label of each target's ancestor on each level; None where all are
+    1, shared evenly by the targets of an instance. users: (instances,), dense; times: (instances,), of the very next
+    interaction after each history. Users and times are None where nobody knows them.
     """
 
-    histories: Int32Array
+    histories: Histories
     targets: Int32Array
-    level_weights: npt.NDArray[np.float32] | None = None
+    level_weights: Float32Array | None = None
+    users: Int32Array | None = None
+    times: AnyArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.targets.ndim != 2 or len(self.targets) != len(self.histories):
+            raise InputError(
+                f"Expected targets (instances, targets) for {len(self.histories)} histories, got {self.targets.shape}."
+            )
+        weights = self.level_weights
+        if weights is not None and (weights.ndim != 3 or weights.shape[:2] != self.targets.shape):
+            raise InputError(
+                f"Expected level weights (instances, targets, height) for targets {self.targets.shape}, "
+                f"got {weights.shape}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def cuts(self) -> Int64Array:
+        """Where in the flat sequences each history was cut: the position of the very next interaction, (instances,)."""
+        return self.histories.ends
+
+    @property
+    def requests(self) -> Requests:
+        """The instances as a score is asked for them: nothing is excluded, everything allowed."""
+        return Requests(self.histories, users=self.users, times=self.times)
 
 
 def one_target_each(batch: Batch, *, height: int) -> Batch:
-    """A batch of several targets as one of more instances: each target with a copy of its history.
+    """A batch of several targets as one of more instances: each target (instances, 1) with its history.
 
     Weights are such that the mean loss over the new instances is the mean over the histories.
     """
-    if batch.targets.ndim == 1:
+    if batch.targets.shape[1] == 1 and (batch.targets != NOTHING).all():
         return batch
-    row, column = np.nonzero(batch.targets != NO_TARGET)
+    row, column = np.nonzero(batch.targets != NOTHING)
     weights = batch.level_weights
     if weights is None:
         share = (1.0 / np.bincount(row)[row]).astype(np.float32)
@@ -49,24 +74,27 @@ def one_target_each(batch: Batch, *, height: int) -> Batch:
         chosen = weights[row, column]
     scale = len(row) / len(batch.targets)
     return Batch(
-        histories=batch.histories[row],
-        targets=batch.targets[row, column],
-        level_weights=chosen * np.float32(scale),
+        histories=batch.histories.take(row),
+        targets=batch.targets[row, column][:, None],
+        level_weights=(chosen * np.float32(scale))[:, None],
+        users=None if batch.users is None else batch.users[row],
+        times=None if batch.times is None else batch.times[row],
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingInstances:
     """Every position of every training span, from its first target on, is one instance.
 
     An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
+    times: of every interaction, aligned with the items of the sequences, or None.
     """
 
     sequences: Sequences
     spans: Spans
     first_target: int
-    history_length: int
     horizon: TargetHorizon = VERY_NEXT
+    times: AnyArray | None = None
     _first_instance: Int64Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,35 +110,34 @@ class TrainingInstances:
         return int(self._first_instance[-1])
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
-        """Cut the histories of the numbered instances, and their targets as drawn in an epoch."""
+        """The histories of the numbered instances, and their targets as drawn in an epoch."""
         span, start, history_end = self._places(instances)
         items = self.sequences.items
         return Batch(
-            histories=cut_histories(items, starts=start, ends=history_end, length=self.history_length),
+            histories=Histories(items, start, history_end),
             targets=self.horizon.draw(items, history_end, self.spans.end[span], numbers=instances, epoch=epoch),
+            users=self.spans.user[span],
+            times=None if self.times is None else self.times[history_end],
         )
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its instances alone."""
         return {}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, AnyArray]) -> None:
         """There is nothing to remember."""
 
     def targets(self) -> Int32Array:
-        """The (first) target of every instance, in the order of their numbers, as drawn in the first epoch."""
+        """The first target of every instance (instances,), in the order of their numbers, as in the first epoch."""
         every = np.arange(len(self), dtype=np.int64)
         span, _, history_end = self._places(every)
         alone = replace(self.horizon, each=1)
-        return alone.draw(self.sequences.items, history_end, self.spans.end[span], numbers=every, epoch=0)
+        ends = self.spans.end[span]
+        return alone.draw(self.sequences.items, history_end, ends, numbers=every, epoch=0)[:, 0]
 
     def with_one_target(self) -> "TrainingInstances":
         """The same histories, each with its first target alone."""
         return replace(self, horizon=replace(self.horizon, each=1))
-
-    def with_history_length(self, length: int) -> "TrainingInstances":
-        """The same targets, with histories of another length."""
-        return replace(self, history_length=length)
 
     def with_seed(self, seed: int) -> "TrainingInstances":
         """The same histories, with targets drawn by another seed."""

@@ -2,15 +2,12 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.types import AnyArray, Int64Array
 
-Int64Array = npt.NDArray[np.int64]
-Answer = npt.NDArray[Any]
 BLOCK = 128
 
 
@@ -19,13 +16,13 @@ class LabelCache:
 
     answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, repeated where fewer are needed: with
     one shape for all, what it says of an instance does not depend on the company it comes in.
-    seconds: what the answers took so far. Answers are kept in memory alone: a resumed run asks again.
+    seconds: what the answers took so far. AnyArrays are kept in memory alone: a resumed run asks again.
     """
 
     def __init__(
         self,
         instances: TrainingInstances,
-        answer: Callable[[Batch], tuple[Answer, ...]],
+        answer: Callable[[Batch], tuple[AnyArray, ...]],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -34,9 +31,9 @@ class LabelCache:
         self._instances = instances
         self._answer = answer
         self._clock = clock
-        self._kept: tuple[Answer, ...] = ()
+        self._kept: tuple[AnyArray, ...] = ()
 
-    def of(self, instances: Int64Array) -> tuple[Answer, ...]:
+    def of(self, instances: Int64Array) -> tuple[AnyArray, ...]:
         """The answers for the numbered instances."""
         missing = np.unique(instances[~self._is_known[instances]])
         started = self._clock()
@@ -46,7 +43,7 @@ class LabelCache:
         self.seconds += self._clock() - started
         return tuple(array[instances] for array in self._kept)
 
-    def _keep(self, block: Int64Array, answers: tuple[Answer, ...]) -> None:
+    def _keep(self, block: Int64Array, answers: tuple[AnyArray, ...]) -> None:
         if not self._kept:
             self._kept = tuple(np.zeros((len(self._is_known), *array.shape[1:]), array.dtype) for array in answers)
         for kept, array in zip(self._kept, answers, strict=True):

@@ -1,77 +1,96 @@
-"""One step of learning with the compiled kernels: drawing, scoring, loss and gradients in a single call on the CPU."""
+"""Learning with the compiled kernels: drawing, scoring, loss and gradients in a single call on the CPU."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from beamtree.config import ModelSettings, TrainingSettings
-from beamtree.model.preference import TABLES, PreferenceModel
+from beamtree.config import TrainingSettings
+from beamtree.errors import InputError
+from beamtree.model.attention import Attention
+from beamtree.model.score import Score, attention_alone
 from beamtree.native.network import Network
 from beamtree.native.search import Model
-from beamtree.native.training import Dropout, Gradients, Negatives, RowGradients, adam_rows, learn_batch
+from beamtree.native.training import Dropout, Negatives, RowGradients, adam_rows, learn_batch
+from beamtree.training.gradients import Gradients, RowGradient
 from beamtree.training.instances import Batch
-from beamtree.training.optimiser import Arrays, ModelOptimiser, RowGradient
+from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import seed_for
 from beamtree.training.rows import RowAdam
-from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
+
+
+def kernel_model(attention: Attention) -> Model:
+    """Attention as the kernels read it; pack anew after its small weights have changed."""
+    return Model(_pack(attention), attention.tree, node_table=attention.node_table, item_table=attention.item_table)
 
 
 class NativeLearner:
-    """Learning in the kernels, which know normalisations local to a row; torch keeps the Adam of the small weights."""
+    """Learns attention alone, with normalisations local to a row; torch keeps the Adam of the small weights."""
 
-    def __init__(
-        self,
-        model: PreferenceModel,
-        tree: ItemTree,
-        *,
-        negatives: Negatives,
-        settings: TrainingSettings,
-        model_settings: ModelSettings,
-    ) -> None:
-        self.model = model
+    def __init__(self, score: Score, *, negatives: Negatives, settings: TrainingSettings) -> None:
+        attention = attention_alone(score)
+        if attention is None or attention.settings.normalisation == "batch":
+            raise InputError(
+                "Expected a score of attention alone, without batch normalisation, got the parts "
+                f"{', '.join(score.parts)}. Learn it in torch (TorchLearner)."
+            )
+        self.score = score.eval()
+        (self._name,) = score.parts
+        self._attention = attention
         self._negatives = negatives
         self._settings = settings
-        self._model_settings = model_settings
-        self._optimiser = ModelOptimiser(model, settings=settings, row_adam=NativeRowAdam)
-        self._network_parameters = {name: p for name, p in model.named_parameters() if name not in TABLES}
-        self._kernel_model = Model(self._pack(), tree, node_table=model.node_table, item_table=model.item_table)
-        model.eval()
+        self._optimiser = ScoreOptimiser(score, settings=settings, row_adam=NativeRowAdam)
+        self._kernel_model = kernel_model(self._attention)
 
-    def step(self, batch: Batch, *, step: int, learning_rate: float) -> float:
-        """Learn from a batch; the loss before the update."""
-        seed = self._settings.seed
-        self._kernel_model = replace(self._kernel_model, network=self._pack())
-        gradients = learn_batch(
+    def gradients(self, batch: Batch, *, step: int) -> Gradients:
+        """The loss, the mean over instances and levels, and its gradients."""
+        seed, settings = self._settings.seed, self._attention.settings
+        self._kernel_model = replace(self._kernel_model, network=_pack(self._attention))
+        found = learn_batch(
             self._kernel_model,
-            histories=batch.histories,
+            histories=batch.histories.latest(settings.history_length),
             targets=batch.targets,
             negatives=self._negatives,
             seed=seed_for(seed, "negatives", step),
             weights=batch.level_weights,
-            dropout=Dropout(self._model_settings.dropout, seed_for(seed, "dropout", step)),
+            dropout=Dropout(settings.dropout, seed_for(seed, "dropout", step)),
         )
-        for name, parameter in self._network_parameters.items():
-            parameter.grad = torch.from_numpy(gradients.weights[name]).view_as(parameter)
-        with _one_torch_thread():
-            self._optimiser.step(_row_gradients(gradients), learning_rate=learning_rate, step=step)
-        return gradients.loss
+        prefix = f"{self._name}/"
+        dense = {
+            name: torch.from_numpy(found.weights[name.removeprefix(prefix)]).view_as(weight)
+            for name, weight in self.score.small_weights().items()
+        }
+        tables = {f"{prefix}node_table": found.nodes, f"{prefix}item_table": found.items}
+        rows = {
+            name: RowGradient(torch.from_numpy(touched.rows), torch.from_numpy(touched.values))
+            for name, touched in tables.items()
+            if len(touched.rows)
+        }
+        return Gradients(found.loss, dense, rows)
 
-    def optimiser_arrays(self) -> Arrays:
+    def apply(self, gradients: Gradients, *, step: int, learning_rate: float) -> None:
+        """Update the weights; DivergedError, and no update, where a gradient is not finite."""
+        with _one_torch_thread():
+            self._optimiser.step(gradients, learning_rate=learning_rate, step=step)
+
+    def model_arrays(self) -> dict[str, AnyArray]:
+        """All weights by name, sharing memory with the score."""
+        return self.score.arrays()
+
+    def load_model_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Copy the weights that `model_arrays` gave into the score."""
+        self.score.load_arrays(arrays)
+
+    def optimiser_arrays(self) -> dict[str, AnyArray]:
         """The optimiser's state, for a checkpoint."""
         return self._optimiser.arrays()
 
-    def restore_optimiser(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore_optimiser(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take up the state that `optimiser_arrays` gave."""
         self._optimiser.restore(arrays)
-
-    def _pack(self) -> Network:
-        settings = self._model_settings
-        return Network.pack(self._network_parameters, windows=settings.windows, normalisation=settings.normalisation)
 
 
 class NativeRowAdam(RowAdam):
@@ -93,6 +112,11 @@ class NativeRowAdam(RowAdam):
         )
 
 
+def _pack(attention: Attention) -> Network:
+    settings = attention.settings
+    return Network.pack(attention.state_dict(), windows=settings.windows, normalisation=settings.normalisation)
+
+
 @contextmanager
 def _one_torch_thread() -> Iterator[None]:
     """What is left to torch is small: waking its threads beside those of the kernels would cost more than it saves."""
@@ -102,9 +126,3 @@ def _one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _row_gradients(gradients: Gradients) -> Iterator[RowGradient]:
-    for name, touched in (("node_table", gradients.nodes), ("item_table", gradients.items)):
-        if len(touched.rows):
-            yield name, torch.from_numpy(touched.rows), torch.from_numpy(touched.values)

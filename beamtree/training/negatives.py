@@ -4,22 +4,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.training.instances import Batch
 from beamtree.tree.item_tree import ItemTree
-
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
-
-ABSENT = -1
+from beamtree.types import NOTHING, Float32Array, Int64Array
 
 
 @dataclass(frozen=True)
 class Candidates:
     """The nodes that compete on each level for each instance; column 0 is the positive, the target's ancestor.
 
-    node_rows: (levels, instances, columns), rows of the node table, -1 where a column holds no node.
+    node_rows: (levels, instances, columns), nodes numbered over the whole tree, -1 where a column holds none.
     log_correction: the same shape, to be subtracted from the scores: ln of the expected number of times a negative
     is drawn; 0 for the positive and on levels that are taken whole.
     """
@@ -32,7 +27,7 @@ class NegativeSampler(Protocol):
     """Anything that picks the competitors of a batch."""
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
-        """Candidates for each level and instance."""
+        """Candidates for each level and instance; the instances have one target each."""
         ...
 
 
@@ -47,9 +42,9 @@ class UniformNegatives:
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
         """Candidates for each level and instance."""
-        targets = batch.targets
+        targets = batch.targets[:, 0]
         height, columns = self._tree.height, int(self._counts.max()) + 1
-        node_rows = np.full((height, len(targets), columns), ABSENT, dtype=np.int64)
+        node_rows = np.full((height, len(targets), columns), NOTHING, dtype=np.int64)
         log_correction = np.zeros(node_rows.shape, dtype=np.float32)
         for level in range(1, height + 1):
             positives = self._tree.item_ancestors(targets, level)
@@ -61,10 +56,10 @@ class UniformNegatives:
                 drawn = nodes[generator.integers(len(nodes), size=(len(targets), count))]
                 is_negative = drawn != positives[:, None]
                 rows[:, 0] = positives
-                rows[:, 1 : count + 1] = np.where(is_negative, drawn, ABSENT)
+                rows[:, 1 : count + 1] = np.where(is_negative, drawn, NOTHING)
                 effective = np.maximum(is_negative.sum(axis=1, keepdims=True), 1)
                 correction[:, 1 : count + 1] = np.log(effective / (len(nodes) - 1))
-            rows[rows != ABSENT] += self._tree.level_offsets[level]
+            rows[rows != NOTHING] += self._tree.level_offsets[level]
         return Candidates(node_rows=node_rows, log_correction=log_correction)
 
 

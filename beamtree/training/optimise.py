@@ -12,13 +12,10 @@ import numpy.typing as npt
 
 from beamtree.config import TrainingSettings
 from beamtree.errors import DivergedError, InterruptedTraining
-from beamtree.model.preference import PreferenceModel
 from beamtree.training.checkpoint import (
     Progress,
     RunIdentity,
     has_checkpoint,
-    load_model_arrays,
-    model_arrays,
     restore_checkpoint,
     save_checkpoint,
 )
@@ -27,7 +24,7 @@ from beamtree.training.instances import Batch, ShuffledOrder
 from beamtree.training.learner import Learner
 from beamtree.training.schedule import learning_rates
 
-Validate = Callable[[PreferenceModel], Mapping[str, float]]
+Validate = Callable[[], Mapping[str, float]]
 
 SELECTION_METRIC = "f@20"
 """The metric by which the best weights are chosen."""
@@ -75,7 +72,8 @@ def optimise(
 ) -> Progress:
     """Train to the end or until validation stops improving, and leave the best weights in the learner's model.
 
-    validate: metrics of a model on the validation users; None trains to the end and keeps the last weights.
+    validate: metrics of the model, as it is now, on the validation users; None trains to the end and keeps the last
+    weights.
     Raises DivergedError without saving when the loss is not finite or runs away, and InterruptedTraining after saving
     when `should_stop` says so.
     """
@@ -85,7 +83,7 @@ def optimise(
         total_steps = min(total_steps, max(1, settings.most_instances // order.batch_size))
     rate = learning_rates(settings, total_steps=total_steps)
     validation_steps = {round(total_steps * (i + 1) / settings.validations) for i in range(settings.validations)}
-    progress, best = Progress(), _copy(model_arrays(learner.model))
+    progress, best = Progress(), _copy(learner.model_arrays())
     if plan is not None and plan.resume and has_checkpoint(plan.directory):
         restored = restore_checkpoint(plan.directory, learner, identity=plan.identity)
         progress, best = restored.progress, restored.best
@@ -108,15 +106,17 @@ def optimise(
     while progress.step < total_steps and progress.validations_since_best < settings.patience:
         step = progress.step
         batch = instances.batch(order.instances_of(step), epoch=step // order.steps_per_epoch)
-        loss = learner.step(batch, step=step, learning_rate=rate(step))
+        gradients = learner.gradients(batch, step=step)
+        learner.apply(gradients, step=step, learning_rate=rate(step))
+        loss = gradients.loss
         progress.step += 1
         _watch(progress, loss, settings=settings)
         listen(StepDone(progress.step, total_steps, order.batch_size, progress.smoothed_loss or loss, rate(step)))
 
         if validate is not None and progress.step in validation_steps:
-            metrics = dict(validate(learner.model))
+            metrics = dict(validate())
             if progress.best_score is None or metrics[SELECTION_METRIC] > progress.best_score:
-                best = _copy(model_arrays(learner.model))
+                best = _copy(learner.model_arrays())
                 progress.best_score, progress.best_step = metrics[SELECTION_METRIC], progress.step
                 progress.validations_since_best = 0
             else:
@@ -137,7 +137,7 @@ def optimise(
     if progress.step < total_steps:
         listen(StoppedEarly(progress.step, progress.best_step))
     if validate is not None and progress.best_score is not None:
-        load_model_arrays(learner.model, best)
+        learner.load_model_arrays(best)
     return progress
 
 

@@ -1,78 +1,87 @@
-"""Adam for a whole model: torch's own for the small weights, by rows for the tables, with one state to save."""
+"""Adam for a whole score: torch's own for the small weights, by rows for the tables, with one state to save."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from beamtree.config import TrainingSettings
-from beamtree.errors import DivergedError
-from beamtree.model.preference import TABLES, PreferenceModel
+from beamtree.errors import DivergedError, InputError
+from beamtree.model.score import Score
+from beamtree.training.gradients import Gradients
 from beamtree.training.rows import RowAdam
-
-Arrays = dict[str, npt.NDArray[Any]]
-RowGradient = tuple[str, Tensor, Tensor]
-"""Table name, distinct rows (n,), their gradients (n, size)."""
+from beamtree.types import AnyArray
 
 
-class ModelOptimiser:
-    """Updates a model from the gradients in its small weights and those of the table rows that a batch touched."""
+class ScoreOptimiser:
+    """Updates a score from the gradients of its small weights and of the table rows that a batch touched."""
 
-    def __init__(
-        self, model: PreferenceModel, *, settings: TrainingSettings, row_adam: type[RowAdam] = RowAdam
-    ) -> None:
-        self._model = model
+    def __init__(self, score: Score, *, settings: TrainingSettings, row_adam: type[RowAdam] = RowAdam) -> None:
+        self._small_weights = score.small_weights()
+        self._tables = score.tables()
+        if not self._small_weights and not self._tables:
+            raise InputError(
+                f"Expected a score with something to learn, but its parts ({', '.join(score.parts)}) have no weights. "
+                "Use it as it is."
+            )
         self._clip_norm = settings.clip_norm
         is_adamw = settings.optimiser == "adamw"
         kind = torch.optim.AdamW if is_adamw else torch.optim.Adam
-        self._network = kind(model.network_parameters(), weight_decay=settings.weight_decay)
-        self._tables = {
+        self._adam = None
+        if self._small_weights:
+            self._adam = kind(list(self._small_weights.values()), weight_decay=settings.weight_decay)
+        self._row_adam = {
             name: row_adam.for_table(table, decoupled_decay=is_adamw, weight_decay=settings.weight_decay)
-            for name, table in model.named_parameters()
-            if name in TABLES
+            for name, table in self._tables.items()
         }
 
-    def zero_grad(self) -> None:
-        """Forget the gradients of the small weights."""
-        self._network.zero_grad()
-
-    def step(self, row_gradients: Iterable[RowGradient], *, learning_rate: float, step: int) -> None:
+    def step(self, gradients: Gradients, *, learning_rate: float, step: int) -> None:
         """One update; `step` counts from 0. DivergedError, and no update, where a gradient is not finite."""
-        touched = list(row_gradients)
-        norm = torch.nn.utils.clip_grad_norm_(self._model.network_parameters(), self._clip_norm)
-        if not (norm.isfinite() and all(gradients.sum().isfinite() for _, _, gradients in touched)):
+        for name, weight in self._small_weights.items():
+            weight.grad = gradients.dense[name].clone()
+        norm = torch.nn.utils.clip_grad_norm_(self._small_weights.values(), self._clip_norm)
+        if not (norm.isfinite() and all(row.values.sum().isfinite() for row in gradients.rows.values())):
             raise DivergedError(
                 f"The gradients are not finite at step {step}, so the step was not taken. Start again (--restart) with "
                 "a lower training.learning_rate or training.clip_norm."
             )
-        for group in self._network.param_groups:
-            group["lr"] = learning_rate
-        self._network.step()
-        for name, rows, gradients in touched:
-            table = self._model.get_parameter(name)
-            self._tables[name].step(table, rows=rows, gradients=gradients, learning_rate=learning_rate, step=step + 1)
+        if self._adam is not None:
+            for group in self._adam.param_groups:
+                group["lr"] = learning_rate
+            self._adam.step()
+            self._adam.zero_grad()
+        for name, row_gradient in gradients.rows.items():
+            self._row_adam[name].step(
+                self._tables[name],
+                rows=row_gradient.rows,
+                gradients=row_gradient.values,
+                learning_rate=learning_rate,
+                step=step + 1,
+            )
 
-    def arrays(self) -> Arrays:
-        """The whole state, for a checkpoint."""
-        arrays: Arrays = {}
-        for name, adam in self._tables.items():
+    def arrays(self) -> dict[str, AnyArray]:
+        """The whole state, for a checkpoint: the moments of each weight by its name."""
+        arrays: dict[str, AnyArray] = {}
+        for name, adam in self._row_adam.items():
             arrays[f"{name}.first_moment"] = adam.first_moment.cpu().numpy()
             arrays[f"{name}.second_moment"] = adam.second_moment.cpu().numpy()
-        for index, state in self._network.state_dict()["state"].items():
-            arrays |= {f"network.{index}.{key}": value.cpu().numpy() for key, value in state.items()}
+        if self._adam is not None:
+            for name, weight in self._small_weights.items():
+                arrays |= {f"{name}.{key}": value.cpu().numpy() for key, value in self._adam.state[weight].items()}
         return arrays
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take up the state that `arrays` gave."""
-        for name, adam in self._tables.items():
+        for name, adam in self._row_adam.items():
             adam.first_moment.copy_(torch.from_numpy(arrays[f"{name}.first_moment"]))
             adam.second_moment.copy_(torch.from_numpy(arrays[f"{name}.second_moment"]))
+        if self._adam is None:
+            return
         state: dict[int, dict[str, Tensor]] = {}
-        for key, value in arrays.items():
-            if key.startswith("network."):
-                _, index, moment = key.split(".")
-                state.setdefault(int(index), {})[moment] = torch.from_numpy(np.array(value))
-        self._network.load_state_dict({**self._network.state_dict(), "state": state})
+        for index, name in enumerate(self._small_weights):
+            prefix = f"{name}."
+            own = {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
+            if own:
+                state[index] = {key: torch.from_numpy(np.array(value)) for key, value in own.items()}
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": state})

@@ -9,15 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.tree.assign import Assign
 from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import VACANT, ItemTree
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
+from beamtree.types import Float64Array, Int64Array
 
 MOST_CANDIDATES = 128
 INSTANCES_AT_A_TIME = 2048
@@ -32,7 +29,9 @@ class Stage:
 
 
 AddScores = Callable[[Float64Array, Batch, Int64Array, Stage], None]
-"""Adds to sums (items, candidates) the log-softmax, over the candidates of the target's group (items,), of a batch."""
+"""Adds to sums (items, candidates) the log-softmax, over the candidates of the target's group (items,), of a batch.
+
+Each instance of the batch has one target."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,7 @@ def relearn_tree(
     instances_per_item: read at most so many instances of each item, the first ones; None reads all.
     on_step: called before each batch of instances and before each group is assigned; it may raise to stop.
     """
+    instances = instances.with_one_target()
     chosen = _capped(instances, tree.num_items, most=instances_per_item)
     node_of_item = np.zeros(tree.num_items, dtype=np.int64)
     scores: list[tuple[float, float]] = []
@@ -125,7 +125,7 @@ def _score_candidates(
         on_step()
         batch = instances.batch(chosen[begin : begin + INSTANCES_AT_A_TIME])
         add_scores(sums, batch, node_of_item, stage)
-        has_data[batch.targets] = True
+        has_data[batch.targets[:, 0]] = True
     sums[~has_data] = np.nan
     return sums
 

@@ -1,6 +1,6 @@
 """Rounds of learning the model and the tree in turn: where the alternation stands, and how that is kept on disk."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import MovedRows
-from beamtree.model.first_vectors import node_means
-from beamtree.model.preference import PreferenceModel
+from beamtree.model.embedding_init import node_means
+from beamtree.model.score import Score
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
-from beamtree.training.checkpoint import RunIdentity, check_identity, load_model_arrays, model_arrays
+from beamtree.training.checkpoint import RunIdentity, check_identity
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree rounds"
@@ -41,30 +41,30 @@ class Rounds:
         start = {name: array.copy() for name, array in weights.items()}
         return cls(0, tree, start, best_round=0, best_tree=tree, best_weights=start)
 
-    def restore(self, model: PreferenceModel) -> None:
-        """Put the weights that this round starts from into the model."""
-        load_model_arrays(model, self.weights)
+    def restore(self, score: Score) -> None:
+        """Put the weights that this round starts from into the score."""
+        score.load_arrays(self.weights)
 
-    def finish(self, model: PreferenceModel, report: dict[str, Any], *, score: float | None) -> None:
+    def finish(self, model: Score, report: dict[str, Any], *, score: float | None) -> None:
         """Take over what a round learned. Without a score, the latest round counts as the best."""
-        self.weights = {name: array.copy() for name, array in model_arrays(model).items()}
+        self.weights = {name: array.copy() for name, array in model.arrays().items()}
         self.reports.append(report)
         if score is None or self.best_score is None or score > self.best_score:
             self.best_round, self.best_tree, self.best_weights = self.round, self.tree, self.weights
             self.best_score = score
         self.round += 1
 
-    def replant(self, tree: ItemTree, *, moved_rows: MovedRows) -> None:
+    def replant(self, tree: ItemTree, *, moved_rows: MovedRows, node_tables: Iterable[str]) -> None:
         """Go on with a new tree of the same shape.
 
         moved_rows: each leaf's vector goes along with its item ("travel"), and inner nodes get the mean of the leaves
-        below ("rebuild"); or all vectors stay where they are.
+        below ("rebuild"); or all vectors stay where they are. node_tables: the weights with a row for each node.
         """
-        if moved_rows != "stay":
-            table = moved_leaf_rows(self.weights["node_table"], self.tree, tree)
+        for name in node_tables if moved_rows != "stay" else ():
+            table = moved_leaf_rows(self.weights[name], self.tree, tree)
             if moved_rows == "rebuild":
                 table = rebuilt_inner_rows(table, tree)
-            self.weights = {**self.weights, "node_table": table}
+            self.weights = {**self.weights, name: table}
         self.tree = tree
 
 

@@ -8,19 +8,14 @@ level a node counts by the likeliest item below it.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.model.estimator import Estimator
-from beamtree.training.horizon import NO_TARGET
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import LabelCache
 from beamtree.tree.item_tree import ItemTree
-
-Int32Array = npt.NDArray[np.int32]
-Float32Array = npt.NDArray[np.float32]
+from beamtree.types import NOTHING, AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
 
 
 class SoftInstances:
@@ -34,10 +29,12 @@ class SoftInstances:
         self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, items: int, share: float
     ) -> None:
         def likeliest(batch: Batch) -> tuple[Int32Array, Float32Array]:
-            return likeliest_items(estimator.scores(batch.histories), count=min(items, tree.num_items))
+            return likeliest_items(
+                estimator.scores(batch.histories.latest(estimator.history_length)), count=min(items, tree.num_items)
+            )
 
         self._instances, self._tree, self._share = instances, tree, share
-        self._cache = LabelCache(instances.with_history_length(estimator.history_length), likeliest)
+        self._cache = LabelCache(instances, likeliest)
 
     def __len__(self) -> int:
         return len(self._instances)
@@ -47,30 +44,29 @@ class SoftInstances:
         """What the labels took so far, over all starts of the run."""
         return self._cache.seconds
 
-    def mean_labels(self) -> npt.NDArray[np.float64]:
+    def mean_labels(self) -> Float64Array:
         """What the labels of each level, 1 to height, add up to: 1 everywhere."""
         return np.ones(self._tree.height)
 
-    def state(self) -> dict[str, npt.NDArray[Any]]:
+    def state(self) -> dict[str, AnyArray]:
         """What the labels took so far; they themselves are computed again."""
         return {"seconds": np.array(self._cache.seconds)}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, AnyArray]) -> None:
         """Go on counting from there."""
         self._cache.seconds = float(state["seconds"])
 
-    def batch(self, instances: npt.NDArray[np.int64], *, epoch: int = 0) -> Batch:
+    def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
         """Histories of the numbered instances, with observed and likely targets and the weights of both."""
         batch = self._instances.batch(instances, epoch=epoch)
-        observed = batch.targets.reshape(len(instances), -1)
-        is_target = observed != NO_TARGET
+        is_target = batch.targets != NOTHING
         hard = (1.0 - self._share) * is_target / is_target.sum(axis=1, keepdims=True)
         hard_levels = np.repeat(hard.astype(np.float32)[:, :, None], self._tree.height, axis=2)
         likely, probabilities = self._cache.of(instances)
         soft = self._share * soft_level_weights(likely, probabilities, tree=self._tree)
         return replace(
             batch,
-            targets=np.concatenate([observed, likely], axis=1),
+            targets=np.concatenate([batch.targets, likely], axis=1),
             level_weights=np.concatenate([hard_levels, soft], axis=1),
         )
 

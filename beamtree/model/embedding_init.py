@@ -1,37 +1,23 @@
-"""Where tables start: items near those that the same users chose, every node amid the items below it.
+"""Embeddings initialised from vectors of the items: each item near its vector, each node near the mean below it.
 
 With such a start a leaf that is seldom a target scores like its neighbours from the first step on, not like noise.
 """
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from beamtree.model.preference import TABLE_SCALE, PreferenceModel
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Float32Array
 
 NOISE = 0.1
 """How much of the random start stays, so that no two rows are equal."""
-
-Float32Array = npt.NDArray[np.float32]
 
 
 @torch.no_grad()
 def start_near(table: Tensor, vectors: Float32Array, *, length: float = 1.0) -> None:
     """Move a table of random rows to these vectors, of the same shape, times a length."""
     table.mul_(NOISE).add_(torch.from_numpy(vectors).to(table), alpha=length)
-
-
-def start_from_items(model: PreferenceModel, tree: ItemTree, vectors: Float32Array) -> None:
-    """Move a fresh model's tables to the items' unit vectors (items, size) and to their means below each node.
-
-    Items and leaves get the length that the random rows had.
-    """
-    length = TABLE_SCALE * vectors.shape[1] ** 0.5
-    start_near(model.node_table, node_means(tree, vectors), length=length)
-    if model.item_table is not None:
-        start_near(model.item_table, vectors, length=length)
 
 
 def node_means(tree: ItemTree, vectors: Float32Array) -> Float32Array:

@@ -1,0 +1,159 @@
+"""The score: a sum of named parts over one tree, in torch. Learning and the judge of every search go through it."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from beamtree.config import Config
+from beamtree.data.requests import Requests
+from beamtree.errors import ArtefactError
+from beamtree.model.attention import Attention, make_attention
+from beamtree.model.part import MakePart, Part, PreparedPart, ReadRows
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array
+
+ATTENTION = "attention"
+"""The name of the part that a score has by default."""
+
+
+class Score(nn.Module):
+    """o(u, n), the sum of what its parts say of node n for request u.
+
+    A weight is named by its part and its name there: attention/node_table, attention/mlp.0.weight.
+    """
+
+    def __init__(self, tree: ItemTree, parts: Mapping[str, Part]) -> None:
+        super().__init__()
+        self.tree = tree
+        self._parts = nn.ModuleDict(parts)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The parts by name, in the order in which they are added up."""
+        return {name: part for name, part in self._parts.items() if isinstance(part, Part)}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the score is computed."""
+        return next((part.device for part in self.parts.values()), torch.device("cpu"))
+
+    def tables(self) -> dict[str, nn.Parameter]:
+        """The parameters (rows, size) that are read by rows, by name."""
+        return {
+            f"{part_name}/{name}": part.get_parameter(name)
+            for part_name, part in self.parts.items()
+            for name, _ in part.named_parameters()
+            if name in part.tables
+        }
+
+    def node_tables(self) -> list[str]:
+        """The names of the tables with a row for each node of the tree."""
+        return [name for name in self.tables() if name.split("/")[1] in self.parts[name.split("/")[0]].node_tables]
+
+    def small_weights(self) -> dict[str, nn.Parameter]:
+        """All other parameters by name: every step of learning touches them."""
+        return {
+            f"{part_name}/{name}": parameter
+            for part_name, part in self.parts.items()
+            for name, parameter in part.named_parameters()
+            if name not in part.tables
+        }
+
+    def prepare(
+        self, requests: Requests, *, read: ReadRows | None = None, dropout: torch.Generator | None = None
+    ) -> "PreparedScore":
+        """Prepare all parts for requests. read: how rows of tables are read, by full name; None reads them plainly."""
+        reader = self._read if read is None else read
+        prepared = [
+            (part.prepare(requests, read=_of_part(name, reader), dropout=dropout), part.levels)
+            for name, part in self.parts.items()
+        ]
+        return PreparedScore(prepared)
+
+    def start_from_items(self, item_vectors: Float32Array) -> None:
+        """Move fresh tables near unit vectors of the items (items, size), in those parts that know how."""
+        for part in self.parts.values():
+            part.start_from_items(item_vectors)
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """All weights and statistics by name, sharing memory with the score where it lives on the CPU."""
+        return {
+            f"{part_name}/{name}": tensor.detach().cpu().numpy()
+            for part_name, part in self.parts.items()
+            for name, tensor in part.state_dict().items()
+        }
+
+    def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Copy in what `arrays` gave; ArtefactError where names or sizes differ."""
+        expected = self.arrays()
+        shapes = {name: array.shape for name, array in arrays.items()}
+        different = sorted(
+            name
+            for name in shapes.keys() | expected.keys()
+            if shapes.get(name) != getattr(expected.get(name), "shape", None)
+        )
+        if different:
+            raise ArtefactError(
+                f"The arrays do not fit the score of the parts {', '.join(self.parts)}: {different[0]} and "
+                f"{len(different) - 1} more are missing, unknown or of another size. Give the parts and the settings "
+                "that they were learned with."
+            )
+        for part_name, part in self.parts.items():
+            prefix = f"{part_name}/"
+            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            part.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
+
+    def _read(self, table: str, rows: Tensor) -> Tensor:
+        part_name, name = table.split("/")
+        return self.parts[part_name].get_parameter(name)[rows.clamp(min=0)]
+
+
+class PreparedScore:
+    """The sum of prepared parts, each on its own levels."""
+
+    def __init__(self, parts: Sequence[tuple[PreparedPart, range | None]]) -> None:
+        self._parts = parts
+
+    def __call__(self, levels: Sequence[int], nodes: Tensor) -> Tensor:
+        """Scores (levels, requests, columns) of nodes numbered over the whole tree, -inf where there is none (-1)."""
+        total: Tensor | None = None
+        for score_nodes, own_levels in self._parts:
+            places = [place for place, level in enumerate(levels) if own_levels is None or level in own_levels]
+            if not places:
+                continue
+            if len(places) == len(levels):
+                scores = score_nodes(levels, nodes)
+            else:
+                some = score_nodes([levels[place] for place in places], nodes[places])
+                scores = some.new_zeros(nodes.shape).index_copy(0, torch.tensor(places, device=nodes.device), some)
+            total = scores if total is None else total + scores
+        if total is None:
+            total = torch.zeros(nodes.shape, device=nodes.device)
+        return total.masked_fill(nodes < 0, -torch.inf)
+
+
+def build_score(config: Config, tree: ItemTree, *, seed: int, parts: Mapping[str, MakePart] | None = None) -> Score:
+    """A freshly initialised score for a tree; the same seed gives the same bytes.
+
+    parts: the summands by name, all of them; None is attention alone. They draw from one generator, one after another.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    makers = {ATTENTION: make_attention} if parts is None else parts
+    return Score(tree, {name: make(tree, config, generator) for name, make in makers.items()})
+
+
+def attention_alone(score: Score) -> Attention | None:
+    """The attention of a score that is nothing else, which the kernels know; None where there is more to it."""
+    parts = list(score.parts.values())
+    is_alone = len(parts) == 1 and isinstance(parts[0], Attention) and parts[0].levels is None
+    return parts[0] if is_alone and isinstance(parts[0], Attention) else None
+
+
+def _of_part(part_name: str, read: ReadRows) -> ReadRows:
+    """Reads a part's tables by the names that they have inside it."""
+
+    def read_own(table: str, rows: Tensor) -> Tensor:
+        return read(f"{part_name}/{table}", rows)
+
+    return read_own

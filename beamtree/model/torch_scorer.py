@@ -1,0 +1,45 @@
+"""Any score as a scorer: slow and right, the judge of every faster search, and the search of what only torch knows."""
+
+import numpy as np
+import torch
+
+from beamtree.data.requests import Requests
+from beamtree.model.score import PreparedScore, Score
+from beamtree.types import Float32Array, Int64Array
+
+
+class TorchScorer:
+    """Scores nodes with torch, on the device that the score lives on."""
+
+    def __init__(self, score: Score) -> None:
+        self._score = score
+
+    def prepare(self, requests: Requests) -> "TorchScores":
+        """Scores for these requests, each prepared by itself when it is first asked for."""
+        return TorchScores(self._score, requests)
+
+
+class TorchScores:
+    """What a score says for requests; the one that was asked for last stays prepared.
+
+    A request is prepared alone, so that its scores do not depend on the company it comes in.
+    """
+
+    def __init__(self, score: Score, requests: Requests) -> None:
+        self._score = score
+        self._requests = requests
+        self._prepared: tuple[int, PreparedScore] | None = None
+
+    @torch.no_grad()
+    def scores(self, request: int, level: int, nodes: Int64Array) -> Float32Array:
+        """Scores (n,) of nodes (n,) of a level, for one of the requests; higher is better."""
+        rows = torch.from_numpy(nodes + self._score.tree.level_offsets[level]).to(self._score.device)
+        found = self._of(request)([level], rows[None, None])[0, 0]
+        return np.asarray(found.cpu().numpy(), dtype=np.float32)
+
+    def _of(self, request: int) -> PreparedScore:
+        if self._prepared is None or self._prepared[0] != request:
+            self._score.eval()
+            alone = self._requests.take(slice(request, request + 1))
+            self._prepared = request, self._score.prepare(alone)
+        return self._prepared[1]

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
-from beamtree.model.preference import PreferenceModel, build_model
-from beamtree.native.network import Network
+from beamtree.model.attention import Attention
 from beamtree.native.score import AttentionArrays, KernelScore
 from beamtree.native.search import Model
+from beamtree.training.native_learner import kernel_model
 from beamtree.tree.item_tree import ItemTree
 
 SETTINGS = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0}).model
@@ -22,7 +23,7 @@ class Subject:
 
     settings: ModelSettings
     tree: ItemTree
-    torch_model: PreferenceModel
+    torch_model: Attention
 
     def score(self) -> KernelScore:
         """The model as the kernels search it."""
@@ -31,12 +32,7 @@ class Subject:
 
     def native_model(self) -> Model:
         """The model as the kernels learn it."""
-        network = Network.pack(
-            dict(self.torch_model.named_parameters()),
-            windows=self.settings.windows,
-            normalisation=self.settings.normalisation,
-        )
-        return Model(network, self.tree, self.torch_model.node_table)
+        return kernel_model(self.torch_model)
 
     def histories(self, count: int, *, seed: int = 0) -> NDArray[np.int32]:
         """Full histories of random items: (count, positions)."""
@@ -53,4 +49,5 @@ def asked_by(histories: NDArray[np.int32]) -> Requests:
 def random_subject(*, items: int, seed: int = 0) -> Subject:
     """A random tree of `items` leaves, branching 2, and a random model for it."""
     tree = ItemTree(2, np.random.default_rng(seed).permutation(items).astype(np.int32))
-    return Subject(SETTINGS, tree, build_model(SETTINGS, tree, seed=seed).eval())
+    model = Attention(SETTINGS, tree, generator=torch.Generator().manual_seed(seed))
+    return Subject(SETTINGS, tree, model.eval())

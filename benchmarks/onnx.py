@@ -24,7 +24,7 @@ from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.requests import Histories, Requests
 from beamtree.export.onnx import export_onnx
-from beamtree.model.preference import build_model
+from beamtree.model.score import ATTENTION, build_score
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.build import plant, random_order
@@ -36,7 +36,7 @@ def random_artefact(num_items: int, *, seed: int = 0) -> Artefact:
     """An untrained model of the paper's sizes."""
     config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"})
     tree = plant(random_order(num_items, generator=np.random.default_rng(seed)), branching=config.tree.branching)
-    model = build_model(config.model, tree, seed=seed)
+    model = build_score(config, tree, seed=seed).parts[ATTENTION]
     return Artefact(
         config=config,
         weights={name: tensor.detach().numpy() for name, tensor in model.state_dict().items()},

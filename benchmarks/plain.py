@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from beamtree.model.preference import PreferenceModel
+from beamtree.model.attention import Attention
 from beamtree.tree.item_tree import ItemTree
 
 Int32Array = NDArray[np.int32]
@@ -23,7 +23,7 @@ Int32Array = NDArray[np.int32]
 class PlainRetriever:
     """A model and its tree, with binary or wider branching and no vacant leaves."""
 
-    model: PreferenceModel
+    model: Attention
     tree: ItemTree
 
     def history_vectors(self, histories: Int32Array, level: int) -> Tensor:

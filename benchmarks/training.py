@@ -19,6 +19,8 @@ import numpy as np
 import torch
 
 from beamtree.config import TrainingSettings
+from beamtree.data.requests import Histories
+from beamtree.model.score import ATTENTION, Score
 from beamtree.native.training import Gradients, Negatives, learn_batch
 from beamtree.training.instances import Batch
 from beamtree.training.native_learner import NativeLearner
@@ -98,43 +100,45 @@ class Lesson:
         flops = necessary_flops(
             learn_batch(
                 subject.native_model(),
-                histories=instances.histories,
-                targets=np.ascontiguousarray(instances.targets[:, 0]),
+                histories=instances.histories.latest(SETTINGS.history_length),
+                targets=np.ascontiguousarray(instances.targets[:, :1]),
                 negatives=drawn,
                 seed=0,
             )
         )
-        learner = NativeLearner(
-            subject.torch_model,
-            subject.tree,
-            negatives=drawn,
-            settings=TrainingSettings(),
-            model_settings=SETTINGS,
-        )
+        score = Score(subject.tree, {ATTENTION: subject.torch_model})
+        learner = NativeLearner(score, negatives=drawn, settings=TrainingSettings())
         return cls(learner, instances, flops)
 
     def step(self, *, targets: int = 1) -> Callable[[], object]:
         """What takes one step with so many targets of each history, and the next one when called again."""
-        chosen = self.instances.targets[:, 0] if targets == 1 else self.instances.targets[:, :targets]
-        batch = Batch(histories=self.instances.histories, targets=np.ascontiguousarray(chosen))
+        chosen = np.ascontiguousarray(self.instances.targets[:, :targets])
+        batch = Batch(histories=self.instances.histories, targets=chosen)
         steps = iter(range(10**9))
-        return lambda: self.learner.step(batch, step=next(steps), learning_rate=1e-4)
+
+        def step() -> None:
+            number = next(steps)
+            gradients = self.learner.gradients(batch, step=number)
+            self.learner.apply(gradients, step=number, learning_rate=1e-4)
+
+        return step
 
 
 def draw_instances(subject: Subject, *, batch: int) -> Batch:
     """Full histories and ten targets of each."""
     targets = np.random.default_rng(1).integers(0, subject.tree.num_items, (batch, 10)).astype(np.int32)
-    return Batch(histories=subject.histories(batch), targets=targets)
+    return Batch(histories=Histories.of_rows(subject.histories(batch)), targets=targets)
 
 
 def _plain_steps(subject: Subject, instances: Batch, negatives: int) -> dict[str, Callable[[], object]]:
     plain = PlainRetriever(subject.torch_model.train(), subject.tree)
     optimiser = torch.optim.Adam(subject.torch_model.parameters(), lr=1e-4, weight_decay=1e-4)
     targets = np.ascontiguousarray(instances.targets[:, 0])
+    histories = instances.histories.latest(SETTINGS.history_length)
 
     def step(learn: Callable[..., float]) -> None:
         optimiser.zero_grad()
-        learn(instances.histories, targets, negatives=negatives)
+        learn(histories, targets, negatives=negatives)
         optimiser.step()
 
     return {"plain_u": lambda: step(plain.step_uniform), "plain_t": lambda: step(plain.step_top_down)}

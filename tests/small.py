@@ -1,5 +1,7 @@
 """Small trees, models and logs that several test files share."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
 from beamtree.model.attention import Attention
+from beamtree.model.part import Part, PreparedPart, ReadRows
 from beamtree.model.score import Score
-from beamtree.scorer import PreparedScores
+from beamtree.model.torch_scorer import TorchScorer
 from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
@@ -69,6 +72,43 @@ def stirred_model(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Atte
             if tensor.is_floating_point():
                 tensor += 0.3 * torch.rand(tensor.shape, generator=generator)
     return model.eval()
+
+
+class PlainAttention(Part):
+    """Attention by the formulas as they read: the judge of the factored form, of the kernels and of every search."""
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
+        """Read the tables plainly, whatever `read` is."""
+        del read
+        model = self.attention
+        items = requests.histories.latest(model.settings.history_length)
+        table = model.node_table if model.item_table is None else model.item_table
+
+        def scores(levels: Sequence[int], nodes: torch.Tensor) -> torch.Tensor:
+            rows = torch.from_numpy(np.concatenate([model.history_rows(items, level) for level in levels]))
+            node_rows = nodes.flatten(0, 1)
+            found: torch.Tensor = model(
+                table[rows.clamp(min=0)],
+                model.node_table[node_rows.clamp(min=0)],
+                present=rows >= 0,
+                candidates=node_rows >= 0,
+                dropout_generator=dropout,
+            )
+            return found.reshape(nodes.shape)
+
+        return scores
+
+
+def plain_scores(
+    model: Attention, history: npt.NDArray[np.int32]
+) -> Callable[[int, npt.NDArray[np.int64]], npt.NDArray[np.float32]]:
+    """How the plain network scores nodes (n,) of a level for one history (positions,), -1 in front."""
+    scorer = TorchScorer(Score(model.tree, {"attention": PlainAttention(model)}))
+    return partial(scorer.prepare(Requests(Histories.of_rows(history[None]))).scores, 0)
 
 
 def weights_of(model: torch.nn.Module) -> Arrays:

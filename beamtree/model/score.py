@@ -20,13 +20,15 @@ ATTENTION = "attention"
 class Score(nn.Module):
     """o(u, n), the sum of what its parts say of node n for request u.
 
-    A weight is named by its part and its name there: attention/node_table, attention/mlp.0.weight.
+    A weight is named by its part and its name there: attention/node_table, attention/mlp.0.weight. A score is in
+    evaluation mode but while its gradients are computed.
     """
 
     def __init__(self, tree: ItemTree, parts: Mapping[str, Part]) -> None:
         super().__init__()
         self.tree = tree
         self._parts = nn.ModuleDict(parts)
+        self.eval()
 
     @property
     def parts(self) -> dict[str, Part]:
@@ -86,13 +88,9 @@ class Score(nn.Module):
 
     def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy in what `arrays` gave; ArtefactError where names or sizes differ."""
-        expected = self.arrays()
         shapes = {name: array.shape for name, array in arrays.items()}
-        different = sorted(
-            name
-            for name in shapes.keys() | expected.keys()
-            if shapes.get(name) != getattr(expected.get(name), "shape", None)
-        )
+        wanted = {name: array.shape for name, array in self.arrays().items()}
+        different = sorted(name for name in shapes | wanted if shapes.get(name) != wanted.get(name))
         if different:
             raise ArtefactError(
                 f"The arrays do not fit the score of the parts {', '.join(self.parts)}: {different[0]} and "

@@ -150,7 +150,7 @@ def draw_candidates(
 ) -> tuple[Int64Array, NDArray[np.float32]]:
     """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
 
-    targets: (instances, 1). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
+    targets: (instances,). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
     """
     return _kernels.draw(
         float32_kernel(model.network),
@@ -158,7 +158,7 @@ def draw_candidates(
         plain(model.node_table),
         plain(model.item_table),
         histories,
-        targets,
+        targets[:, None],
         negatives.sampler,
         negatives.counts,
         negatives.start,

@@ -25,7 +25,6 @@ def torch_candidate_scores(score: Score) -> AddScores:
         candidates = first[:, None] + np.arange(sums.shape[1])
         is_candidate = candidates < end[:, None]
         nodes = np.where(is_candidate, candidates + tree.level_offsets[stage.lower], NOTHING)
-        score.eval()
         block = max(1, SCORES_AT_A_TIME // sums.shape[1])
         for begin in range(0, len(nodes), block):
             rows = slice(begin, begin + block)

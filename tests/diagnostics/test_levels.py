@@ -11,10 +11,9 @@ from beamtree.config import Config
 from beamtree.diagnostics.levels import LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import Occupied, scorer_of
 from beamtree.diagnostics.training_loss import level_losses
-from beamtree.model.scoring import ReferenceScorer
 from beamtree.tree.build import plant
 from tests.diagnostics.levels_by_hand import plan_for, random_leaf_scores, scorer, sums_of_children
-from tests.small import model_settings, random_histories, random_tree, stirred_model, weights_of
+from tests.small import model_settings, plain_scores, random_histories, random_tree, stirred_model, weights_of
 
 
 def test_loss_of_the_targets_ancestors() -> None:
@@ -132,7 +131,7 @@ def test_nodes_are_scored_as_the_network_scores_them(history_table: str, normali
     )
     occupied = Occupied(tree)
     for history in random_histories(4, length=5, num_items=11, generator=np.random.default_rng(0)):
-        judge = ReferenceScorer(model, tree, history=history)
+        judge = plain_scores(model, history)
         for level in range(1, tree.height + 1):
             scores = occupied.scores_of_level(scorer_of(artefact)(history), level)
             nodes = occupied.nodes[level]

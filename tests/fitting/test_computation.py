@@ -6,11 +6,11 @@ import pytest
 from beamtree import native
 from beamtree.config import Config, PathStart
 from beamtree.fitting.computation import build_learner
-from beamtree.model.preference import build_model
-from beamtree.training.instances import Batch
+from beamtree.model.score import build_score
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.tree_negatives import TreeNegatives
 from tests.small import model_settings, random_histories, random_tree
+from tests.training.runs import batch_from
 
 
 @pytest.fixture(params=["kernels", "torch"])
@@ -33,13 +33,13 @@ def loss_of(learner: Learner, config: Config) -> float:
     """The loss of a first batch, before anything is learned."""
     generator = np.random.default_rng(4)
     histories = random_histories(64, length=config.model.history_length, num_items=60, generator=generator)
-    batch = Batch(histories, generator.integers(0, 60, size=64).astype(np.int32))
-    return learner.step(batch, step=0, learning_rate=1e-3)
+    batch = batch_from(histories, generator.integers(0, 60, size=64).astype(np.int32))
+    return learner.gradients(batch, step=0).loss
 
 
 def first_loss(*, dropout: float = 0.0, **training: str) -> float:
     config = config_of(dropout=dropout, **training)
-    return loss_of(build_learner(build_model(config.model, TREE, seed=1), TREE, config=config), config)
+    return loss_of(build_learner(build_score(config, TREE, seed=1), config=config), config)
 
 
 @pytest.mark.usefixtures("computation")
@@ -52,10 +52,8 @@ def test_draws_begin_where_the_settings_say() -> None:
 def test_torch_draws_from_the_start_that_is_set(start: PathStart, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_available", lambda: False)
     config = config_of(path_start=start)
-    model = build_model(config.model, TREE, seed=1)
-    learner = TorchLearner(
-        model, TREE, negatives=TreeNegatives(model, TREE, count=4, start=start), settings=config.training
-    )
+    score = build_score(config, TREE, seed=1)
+    learner = TorchLearner(score, negatives=TreeNegatives(score, count=4, start=start), settings=config.training)
     assert loss_of(learner, config) == first_loss(path_start=start)
 
 

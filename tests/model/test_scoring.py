@@ -1,6 +1,5 @@
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,13 +8,7 @@ from torch import Tensor
 
 from beamtree.config import ModelSettings
 from beamtree.model import scoring
-from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import (
-    ReferenceScorer,
-    first_layer_in_blocks,
-    history_table_rows,
-)
-from beamtree.tree.item_tree import ItemTree
+from beamtree.model.scoring import FirstLayer, first_layer_in_blocks
 from tests.small import model_settings, random_tree, stirred_model
 
 MODEL_SETTINGS = st.builds(
@@ -45,6 +38,9 @@ class Question:
         for tensor in (self.history, self.nodes):
             tensor.requires_grad_()
 
+    def first_layer(self) -> FirstLayer:
+        return FirstLayer(self.model.attention, self.model.mlp.linear(0), self.model.windows)
+
     def plain(self) -> Tensor:
         scores: Tensor = self.model(
             self.history,
@@ -56,7 +52,7 @@ class Question:
         return scores
 
     def factored(self) -> Tensor:
-        first_layer = first_layer_in_blocks(self.model, self.history, self.nodes, present=self.present)
+        first_layer = first_layer_in_blocks(self.first_layer(), self.history, self.nodes, present=self.present)
         return self.model.score_first_layer(
             first_layer, candidates=self.candidates, dropout_generator=torch.Generator().manual_seed(1)
         )
@@ -113,58 +109,6 @@ def test_padding_contributes_exactly_nothing(normalisation: str) -> None:
         assert history_gradient[question.present].any()
 
 
-@pytest.fixture
-def drawn_tree() -> ItemTree:
-    """Leaves 0 to 4 carry the items 3, 1, none, 0, 2. Level 2 has four nodes; rows 0 | 1 2 | 3 4 5 6 | 7 to 11."""
-    return ItemTree(2, np.array([3, 1, -1, 0, 2], dtype=np.int32))
-
-
-@pytest.mark.parametrize(
-    ("level", "expected"),
-    [
-        # The items 3, 1, 0, 2 stand on the leaves 0, 1, 3, 4; on level j that is floor(leaf * 2^j / 5).
-        (1, [-1, 1, 1, 2, 2]),
-        (2, [-1, 3, 3, 5, 6]),
-        (3, [-1, 7, 8, 10, 11]),
-    ],
-)
-def test_history_rows_are_those_of_the_ancestors(drawn_tree: ItemTree, level: int, expected: list[int]) -> None:
-    history = np.array([-1, 3, 1, 0, 2], dtype=np.int32)
-    shared = stirred_model(model_settings(), drawn_tree, seed=0)
-    separate = stirred_model(model_settings(history_table="separate"), drawn_tree, seed=0)
-    assert history_table_rows(shared, drawn_tree, items=history, level=level).tolist() == expected
-    assert history_table_rows(separate, drawn_tree, items=history, level=level).tolist() == history.tolist()
-
-
-@pytest.mark.parametrize("history_table", ["shared", "separate"])
-@pytest.mark.parametrize("level", [1, 2, 3])
-def test_the_reference_scorer_reads_the_right_rows(drawn_tree: ItemTree, history_table: Any, level: int) -> None:
-    """Changing exactly the rows that a question reads changes its answer; changing all others does not."""
-    model = stirred_model(model_settings(history_table=history_table), drawn_tree, seed=0)
-    history = np.array([-1, -1, 3, 0, 3], dtype=np.int32)
-    nodes = np.array([1, 0], dtype=np.int64)
-    node_rows = nodes + drawn_tree.level_offsets[level]
-    history_rows = history_table_rows(model, drawn_tree, items=history[2:], level=level)
-    before = ReferenceScorer(model, drawn_tree, history=history)(level, nodes)
-    assert before.shape == (2,)
-    read = set(node_rows.tolist()) | (set(history_rows.tolist()) if history_table == "shared" else set())
-    others = sorted(set(range(drawn_tree.num_nodes)) - read)
-    _add_one(model, "node_table", others)
-    if history_table == "separate":
-        _add_one(model, "item_table", [1, 2])
-    np.testing.assert_array_equal(ReferenceScorer(model, drawn_tree, history=history)(level, nodes), before)
-    for row in sorted(read):
-        _add_one(model, "node_table", [row])
-        after = ReferenceScorer(model, drawn_tree, history=history)(level, nodes)
-        assert (after != before).any(), row
-        before = after
-
-
-def _add_one(model: PreferenceModel, table: str, rows: list[int]) -> None:
-    with torch.no_grad():
-        model.get_parameter(table)[rows] += 1.0
-
-
 @pytest.mark.parametrize("at_a_time", [1, 250, 10**9])
 @pytest.mark.parametrize("normalisation", ["none", "batch"])
 def test_blocks_change_neither_scores_nor_gradients(
@@ -176,7 +120,9 @@ def test_blocks_change_neither_scores_nor_gradients(
     question = Question(sizes, rows=7, columns=6, seed=3, dtype=torch.float64)
     question.model.train()
     expected = question.gradients(question.factored())
-    first_layer = first_layer_in_blocks(question.model, question.history, question.nodes, present=question.present)
+    first_layer = first_layer_in_blocks(
+        question.first_layer(), question.history, question.nodes, present=question.present
+    )
     found = question.gradients(question.model.score_first_layer(first_layer, candidates=question.candidates))
     assert found.keys() == expected.keys()
     for name, gradient in found.items():

@@ -151,7 +151,14 @@ def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, s
         sampler="uniform" if sampler == "uniform" else "top_down",
         start=start,
     )
-    found = learn_batch(model, histories=histories, targets=targets, negatives=negatives, seed=seed, weights=weights)
+    found = learn_batch(
+        model,
+        histories=histories,
+        targets=targets[:, None],
+        negatives=negatives,
+        seed=seed,
+        weights=weights[:, None],
+    )
     node_rows, correction = draw_candidates(model, histories=histories, targets=targets, negatives=negatives, seed=seed)
     expected = learn_candidates(
         model.network,
@@ -192,7 +199,7 @@ def test_a_step_gives_the_same_bytes_for_any_number_of_threads(sampler: str) -> 
             step = learn_batch(
                 model,
                 histories=histories,
-                targets=targets,
+                targets=targets[:, None],
                 negatives=negatives,
                 seed=11,
                 dropout=Dropout(0.1, seed=4),

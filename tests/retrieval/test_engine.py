@@ -13,7 +13,6 @@ from beamtree import native
 from beamtree.config import ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import InputError
-from beamtree.model.scoring import ReferenceScorer
 from beamtree.retrieval.beam import beam_search
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
@@ -23,6 +22,7 @@ from tests.retrieval.numpy_scorer import NumpyScorer
 from tests.small import (
     Arrays,
     model_settings,
+    plain_scores,
     ragged,
     random_histories,
     random_tree,
@@ -95,7 +95,7 @@ def test_an_exact_scan_gives_the_scores_of_the_plain_network(
     assert found.items.dtype == np.int32
     assert found.scores.dtype == np.float32
     for history, items, scores in zip(histories, found.items, found.scores, strict=True):
-        reference = ReferenceScorer(model, tree, history=history)
+        reference = plain_scores(model, history)
         expected = reference(tree.height, tree.leaf_of_item.astype(np.int64))
         assert sorted(items.tolist()) == list(range(num_items))
         scale = max(1.0, float(np.abs(expected).max()))
@@ -113,7 +113,7 @@ def test_a_beam_search_finds_what_the_plain_network_leads_to(normalisation: str,
     histories = some_histories(num_items=60)
     found = engine_over(weights_of(model), tree, settings=chosen).search(asking(histories), k=5, beam_width=5)
     for history, items in zip(histories, found.items, strict=True):
-        score = ReferenceScorer(model, tree, history=history)
+        score = plain_scores(model, history)
         nodes = np.arange(8)  # level 3 is the first with more than five nodes
         for level in range(3, tree.height):
             best = np.argsort(-score(level, nodes), kind="stable")[:5]
@@ -192,7 +192,7 @@ def by_plain_network(histories: Any, *, beam_width: int, k: int, excluded: list[
     rankings = [
         beam_search(
             TREE,
-            ReferenceScorer(model, TREE, history=history),
+            plain_scores(model, history),
             eligibility=eligibility,
             request=request,
             beam_width=beam_width,

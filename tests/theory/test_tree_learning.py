@@ -26,14 +26,15 @@ GREEDY = partial(assign_balanced, priority=by_score)
 def instances_of(targets: list[int]) -> TrainingInstances:
     """One instance for each target, all after item 0."""
     sequences = sequences_of([[0, target] for target in targets])
-    return TrainingInstances(sequences, split_none(sequences).train, first_target=1, history_length=1)
+    return TrainingInstances(sequences, split_none(sequences).train, first_target=1)
 
 
 def add_table(tables: dict[Stage, Float64Array]) -> AddScores:
     """Scores (items, candidates) by stage instead of a model."""
 
     def add_scores(sums: Float64Array, batch: Batch, _groups: npt.NDArray[np.int64], stage: Stage) -> None:
-        sums[batch.targets] += tables[stage][batch.targets, : sums.shape[1]]
+        targets = batch.targets[:, 0]
+        sums[targets] += tables[stage][targets, : sums.shape[1]]
 
     return add_scores
 
@@ -87,7 +88,7 @@ def test_every_item_gets_a_leaf_of_its_own_whatever_the_scores(
     def add_scores(sums: Float64Array, batch: Batch, _groups: npt.NDArray[np.int64], _stage: Stage) -> None:
         drawn = generator.integers(-2, 1, size=(len(batch.targets), sums.shape[1])).astype(np.float64)
         drawn[generator.random(drawn.shape) < 0.3] = -np.inf
-        sums[batch.targets] += drawn
+        sums[batch.targets[:, 0]] += drawn
 
     relearned = relearn_tree(tree, instances_of(targets), add_scores=add_scores, stride=stride, assign=assign).tree
     placed = relearned.item_at_leaf[relearned.item_at_leaf >= 0]

@@ -4,15 +4,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from beamtree.config import ModelSettings, TrainingSettings
+from beamtree.data.requests import Histories
 from beamtree.data.split import split_none
-from beamtree.model.preference import build_model
+from beamtree.training.gradients import Gradients
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.negatives import UniformNegatives, negatives_per_level
 from beamtree.tree.item_tree import ItemTree
-from tests.small import model_settings, random_tree, sequences_of
+from tests.small import fresh_attention, model_settings, random_tree, score_of, sequences_of
 
 RING = sequences_of([[(start + step) % 8 for step in range(6)] for start in range(8)])
 
@@ -38,29 +40,59 @@ def training_settings(**changes: Any) -> TrainingSettings:
 def batch_of(targets: npt.ArrayLike, *, history_item: int = -1) -> Batch:
     """These targets, each after a history of five times the same item, or of nothing."""
     wanted = np.asarray(targets, dtype=np.int32)
-    return Batch(histories=np.full((len(wanted), 5), history_item, dtype=np.int32), targets=wanted)
+    return batch_from(np.full((len(wanted), 5), history_item, dtype=np.int32), wanted)
+
+
+def batch_from(
+    histories: npt.NDArray[np.int32],
+    targets: npt.NDArray[np.int32],
+    level_weights: npt.NDArray[np.float32] | None = None,
+) -> Batch:
+    """Histories (instances, positions), -1 in front, with one target each (instances,) and its weights, if any."""
+    weights = None if level_weights is None else level_weights[:, None]
+    return Batch(Histories.of_rows(histories), targets[:, None], weights)
+
+
+def take_step(learner: Learner, batch: Batch, *, step: int, learning_rate: float) -> float:
+    """Learn from a batch; the loss before the update."""
+    gradients = learner.gradients(batch, step=step)
+    learner.apply(gradients, step=step, learning_rate=learning_rate)
+    return gradients.loss
+
+
+def assert_same_gradients(left: Gradients, right: Gradients) -> None:
+    """The same loss, names, rows and bytes."""
+    assert left.loss == right.loss
+    for name in ("dense", "statistics"):
+        found, expected = getattr(left, name), getattr(right, name)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[each], expected[each]) for each in found)
+    assert left.rows.keys() == right.rows.keys()
+    for name, touched in left.rows.items():
+        assert torch.equal(touched.rows, right.rows[name].rows)
+        assert torch.equal(touched.values, right.rows[name].values)
 
 
 def ring_tree() -> ItemTree:
     return random_tree(8, branching=2, seed=1)
 
 
-def ring_instances(history_length: int = 5) -> TrainingInstances:
+def ring_instances() -> TrainingInstances:
     """Forty instances: five targets of each of eight users."""
-    return TrainingInstances(RING, split_none(RING).train, first_target=1, history_length=history_length)
+    return TrainingInstances(RING, split_none(RING).train, first_target=1)
 
 
 def torch_learner(
     settings: TrainingSettings, *, model: ModelSettings | None = None, tree: ItemTree | None = None
-) -> Learner:
+) -> TorchLearner:
     planted = tree or ring_tree()
     counts = negatives_per_level(planted, negatives=settings.negatives, depth_slope=settings.depth_slope)
-    network = build_model(model or model_settings(), planted, seed=settings.seed)
-    return TorchLearner(network, planted, negatives=UniformNegatives(planted, counts=counts), settings=settings)
+    score = score_of(fresh_attention(model or model_settings(), planted, seed=settings.seed))
+    return TorchLearner(score, negatives=UniformNegatives(planted, counts=counts), settings=settings)
 
 
 def train(learner: Learner, *, steps: int, learning_rate: float = 0.02) -> list[float]:
     """The losses of so many steps over all instances."""
     instances = ring_instances()
     everything = instances.batch(np.arange(len(instances)))
-    return [learner.step(everything, step=step, learning_rate=learning_rate) for step in range(steps)]
+    return [take_step(learner, everything, step=step, learning_rate=learning_rate) for step in range(steps)]

@@ -67,7 +67,7 @@ class ScoresAlone:
 def test_labels_are_the_same_whether_or_not_an_estimator_has_vectors(climbs: bool) -> None:
     dataset = prepare_dataset(two_group_log(), min_interactions=2)
     split, num_items = split_users(dataset.sequences, seed=0), len(dataset.items)
-    instances = TrainingInstances(dataset.sequences, split.train, first_target=1, history_length=1)
+    instances = TrainingInstances(dataset.sequences, split.train, first_target=1)
     tree = random_tree(num_items, branching=2, seed=1)
     products = Products(items=num_items, seed=3)
     estimator: Estimator = products if climbs else ScoresAlone(products)
@@ -75,7 +75,7 @@ def test_labels_are_the_same_whether_or_not_an_estimator_has_vectors(climbs: boo
     labelled = RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
     batch = labelled.batch(np.arange(100))
     assert (products.scored == 0) == climbs, "who climbs never scores all items"
-    leaf_scores = scores_by_leaf(products.scores(batch.histories), tree)
-    winning = first_winning_level(leaf_scores, tree.leaf_of_item[batch.targets].astype(np.int64), tree=tree)
+    leaf_scores = scores_by_leaf(products.scores(batch.histories.latest(1)), tree)
+    winning = first_winning_level(leaf_scores, tree.leaf_of_item[batch.targets[:, 0]].astype(np.int64), tree=tree)
     assert len(np.unique(winning)) > 2
-    np.testing.assert_array_equal(batch.level_weights, np.arange(1, tree.height + 1) >= winning[:, None])
+    np.testing.assert_array_equal(batch.level_weights, np.arange(1, tree.height + 1) >= winning[:, None, None])

@@ -11,18 +11,17 @@ from beamtree.config import Config, EstimatorSettings
 from beamtree.data.split import split_none
 from beamtree.errors import InputError
 from beamtree.fitting.computation import build_learner, learning_device
-from beamtree.model.preference import build_model
 from beamtree.model.proposal import Proposal
+from beamtree.model.score import Score, build_score
 from beamtree.training.candidate_scores import torch_candidate_scores
-from beamtree.training.checkpoint import load_model_arrays, model_arrays
 from beamtree.training.estimate import EstimatorRun, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch
-from beamtree.training.learner import Learner
+from beamtree.training.learner import TorchLearner
 from beamtree.training.relearn import Stage
 from tests.small import assert_same_bytes, random_histories, random_tree
-from tests.training.runs import RING
+from tests.training.runs import RING, batch_from, take_step
 from tests.training.two_places import HostTensor, two_places
 
 TREE = random_tree(40, branching=3, seed=1, num_leaves=44)
@@ -32,17 +31,19 @@ TARGETS = np.array([0, 3, 3, 10, 7, 5], dtype=np.int32)
 
 def batch() -> Batch:
     weights = np.linspace(0, 1, 6 * TREE.height, dtype=np.float32).reshape(6, -1)
-    return Batch(histories=HISTORIES, targets=TARGETS, level_weights=weights)
+    return batch_from(HISTORIES, TARGETS, weights)
 
 
-def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Learner:
+def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> TorchLearner:
     """In torch, as on a device that the kernels do not know."""
-    monkeypatch.setattr("beamtree.fitting.computation._kernels_know", lambda *_: False)
+    monkeypatch.setattr("beamtree.fitting.computation.kernels_attention", lambda _: None)
     model = {"windows": [3, 2], "layers": [8, 6, 4], "dropout": 0.1, "normalisation": "batch"}
     config = Config.preset(
         "default", model=model | changes.get("model", {}), training={"negatives": 4} | changes.get("training", {})
     )
-    return build_learner(build_model(config.model, TREE, seed=0), TREE, config=config)
+    learner = build_learner(build_score(config, TREE, seed=0), config=config)
+    assert isinstance(learner, TorchLearner)
+    return learner
 
 
 @pytest.mark.parametrize(
@@ -57,22 +58,22 @@ def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> Le
 )
 def test_a_step_of_learning_stays_on_the_device(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, apart, again = (learner_of(monkeypatch, **changes) for _ in range(3))
-    losses = [plain.step(batch(), step=step, learning_rate=0.01) for step in range(3)]
+    losses = [take_step(plain, batch(), step=step, learning_rate=0.01) for step in range(3)]
     with two_places(monkeypatch):
-        assert [apart.step(batch(), step=step, learning_rate=0.01) for step in range(2)] == losses[:2]
-        load_model_arrays(again.model, model_arrays(apart.model))
+        assert [take_step(apart, batch(), step=step, learning_rate=0.01) for step in range(2)] == losses[:2]
+        again.load_model_arrays(apart.model_arrays())
         again.restore_optimiser(apart.optimiser_arrays())
-        assert again.step(batch(), step=2, learning_rate=0.01) == losses[2]
-    assert_same_bytes(model_arrays(again.model), model_arrays(plain.model))
+        assert take_step(again, batch(), step=2, learning_rate=0.01) == losses[2]
+    assert_same_bytes(again.model_arrays(), plain.model_arrays())
 
 
 def test_scores_for_relearning_come_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = learner_of(monkeypatch).model.eval()
+    score: Score = learner_of(monkeypatch).score
     found = [np.zeros((40, 3)), np.zeros((40, 3))]
     arguments = (batch(), np.zeros(40, dtype=np.int64), Stage(0, 1))
-    torch_candidate_scores(model, TREE)(found[0], *arguments)
+    torch_candidate_scores(score)(found[0], *arguments)
     with two_places(monkeypatch):
-        torch_candidate_scores(model, TREE)(found[1], *arguments)
+        torch_candidate_scores(score)(found[1], *arguments)
     np.testing.assert_array_equal(found[0], found[1])
 
 

@@ -17,30 +17,36 @@ def spans_of(*pairs: tuple[int, int]) -> Spans:
     return Spans(user=np.arange(len(pairs), dtype=np.int32), start=start.copy(), end=end.copy())
 
 
-def pairs_of(instances: TrainingInstances) -> list[tuple[list[int], int]]:
+def pairs_of(instances: TrainingInstances, *, length: int) -> list[tuple[list[int], int]]:
     batch = instances.batch(np.arange(len(instances)))
-    return list(zip(batch.histories.tolist(), batch.targets.tolist(), strict=True))
+    pairs = zip(batch.histories.latest(length).tolist(), batch.targets[:, 0].tolist(), strict=True)
+    return list(pairs)
 
 
 def test_every_position_from_the_first_target_on_is_an_instance() -> None:
     """The last item of the first user lies outside its span: it is neither target nor history."""
     spans = spans_of((0, 3), (4, 6), (6, 7), (7, 10))
-    instances = TrainingInstances(SEQUENCES, spans, first_target=1, history_length=2)
-    assert pairs_of(instances) == [([-1, 0], 1), ([0, 1], 2), ([-1, 4], 5), ([-1, 7], 8), ([7, 8], 9)]
-    later = TrainingInstances(SEQUENCES, spans, first_target=2, history_length=3)
-    assert pairs_of(later) == [([-1, 0, 1], 2), ([-1, 7, 8], 9)]
+    instances = TrainingInstances(SEQUENCES, spans, first_target=1)
+    assert pairs_of(instances, length=2) == [([-1, 0], 1), ([0, 1], 2), ([-1, 4], 5), ([-1, 7], 8), ([7, 8], 9)]
+    later = TrainingInstances(SEQUENCES, spans, first_target=2)
+    assert pairs_of(later, length=3) == [([-1, 0, 1], 2), ([-1, 7, 8], 9)]
 
 
-def test_a_batch_takes_instances_in_any_order_and_more_than_once() -> None:
-    instances = TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=1, history_length=1)
-    batch = instances.batch(np.array([3, 0, 3]))
-    assert batch.targets.tolist() == [5, 1, 5]
-    assert batch.histories.tolist() == [[4], [0], [4]]
+def test_a_batch_takes_instances_in_any_order_and_knows_whose_they_are_and_when() -> None:
+    instances = TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=1, times=10 * np.arange(10))
+    batch = instances.batch(np.array([3, 0, 2]))
+    assert batch.targets.tolist() == [[5], [1], [3]]
+    assert [batch.histories.row(row).tolist() for row in range(3)] == [[4], [0], [0, 1, 2]], "whole histories"
+    assert batch.cuts.tolist() == [5, 1, 3]
+    assert batch.users is not None
+    assert batch.users.tolist() == [1, 0, 0]
+    assert batch.times is not None
+    assert batch.times.tolist() == [50, 10, 30], "of the very next interaction"
 
 
 def test_a_log_without_any_target_is_refused() -> None:
     with pytest.raises(DataError, match="more than 4 interactions, found none among 2 users"):
-        TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=4, history_length=2)
+        TrainingInstances(SEQUENCES, spans_of((0, 4), (4, 6)), first_target=4)
 
 
 @settings(max_examples=40, deadline=None)
@@ -60,11 +66,11 @@ def test_instances_equal_those_of_two_plain_loops(lengths: list[int], first_targ
     sequences = sequences_of(lists)
     spans = spans_of(*zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True))
     if expected:
-        instances = TrainingInstances(sequences, spans, first_target=first_target, history_length=history_length)
-        assert pairs_of(instances) == expected
+        instances = TrainingInstances(sequences, spans, first_target=first_target)
+        assert pairs_of(instances, length=history_length) == expected
     else:
         with pytest.raises(DataError):
-            TrainingInstances(sequences, spans, first_target=first_target, history_length=history_length)
+            TrainingInstances(sequences, spans, first_target=first_target)
 
 
 @settings(max_examples=30, deadline=None)
@@ -99,10 +105,8 @@ WIDE = sequences_of([list(range(10)), list(range(20, 26))])
 
 def drawn_targets(*, horizon: int, seed: int = 0, epoch: int = 0) -> list[int]:
     spans = spans_of((0, 9), (10, 16))
-    instances = TrainingInstances(
-        WIDE, spans, first_target=1, history_length=3, horizon=TargetHorizon(horizon, seed=seed)
-    )
-    drawn: list[int] = instances.batch(np.arange(len(instances)), epoch=epoch).targets.tolist()
+    instances = TrainingInstances(WIDE, spans, first_target=1, horizon=TargetHorizon(horizon, seed=seed))
+    drawn: list[int] = instances.batch(np.arange(len(instances)), epoch=epoch).targets[:, 0].tolist()
     return drawn
 
 
@@ -120,16 +124,16 @@ def test_targets_come_from_the_next_interactions_of_the_same_span_each_as_often(
 
 def test_a_draw_depends_on_seed_epoch_and_instance_alone() -> None:
     spans = spans_of((0, 10), (10, 16))
-    instances = TrainingInstances(WIDE, spans, first_target=1, history_length=3, horizon=TargetHorizon(4, seed=7))
+    instances = TrainingInstances(WIDE, spans, first_target=1, horizon=TargetHorizon(4, seed=7))
     numbers = np.arange(len(instances))
     whole = instances.batch(numbers, epoch=2)
     for number in (5, 0, 13, 5):
         alone = instances.batch(np.array([number]), epoch=2)
-        assert alone.targets[0] == whole.targets[number]
-        assert alone.histories[0].tolist() == whole.histories[number].tolist()
+        assert alone.targets[0].tolist() == whole.targets[number].tolist()
+        assert alone.histories.row(0).tolist() == whole.histories.row(number).tolist()
     assert drawn_targets(horizon=4, epoch=1) != drawn_targets(horizon=4, epoch=2)
     assert drawn_targets(horizon=4, seed=1) != drawn_targets(horizon=4, seed=2)
-    assert instances.targets().tolist() == instances.batch(numbers).targets.tolist()
+    assert instances.targets().tolist() == instances.batch(numbers).targets[:, 0].tolist()
 
 
 def test_with_a_horizon_of_one_every_epoch_and_seed_has_the_very_next() -> None:

@@ -19,14 +19,14 @@ from beamtree.tree.build import plant
 ITEMS = 50
 
 
-def instances(*, each: int = 1, history_length: int = 6) -> TrainingInstances:
+def instances(*, each: int = 1) -> TrainingInstances:
     """Of users with 20, 40, 60 and 280 interactions, so that histories are of many lengths."""
     generator = np.random.default_rng(0)
     offsets = np.array([0, 20, 60, 120, 400])
     sequences = Sequences(generator.integers(0, ITEMS, 400).astype(np.int32), offsets)
     spans = Spans(user=np.arange(4, dtype=np.int32), start=offsets[:-1], end=offsets[1:])
     horizon = TargetHorizon(each, each=each)
-    return TrainingInstances(sequences, spans, first_target=1, history_length=history_length, horizon=horizon)
+    return TrainingInstances(sequences, spans, first_target=1, horizon=horizon)
 
 
 def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> None:
@@ -56,7 +56,7 @@ def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length
     tree = plant(np.random.default_rng(1).permutation(ITEMS).astype(np.int32), branching=2)
 
     def rectified() -> RectifiedInstances:
-        some = instances(each=3, history_length=history_length)
+        some = instances(each=3)
         return RectifiedInstances(some, estimator=estimator, tree=tree, rectification="normalised")
 
     together, apart = rectified(), rectified()
@@ -72,8 +72,6 @@ def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length
 
 @pytest.mark.parametrize("asked_length", [2, 9])
 def test_an_estimator_is_asked_with_histories_of_its_own_length(asked_length: int) -> None:
-    """Whatever the length that the model has; here they are six."""
-
     class LastItems:
         history_length = asked_length
 
@@ -86,5 +84,5 @@ def test_an_estimator_is_asked_with_histories_of_its_own_length(asked_length: in
     hard = RectifiedInstances(instances(), estimator=LastItems(), tree=tree, rectification="subtree")
     soft = SoftInstances(instances(), estimator=LastItems(), tree=tree, items=3, share=0.5)
     for labelled in (hard, soft):
-        assert labelled.batch(np.arange(40)).histories.shape == (40, 6)
+        labelled.batch(np.arange(40))
     assert lengths == {asked_length}

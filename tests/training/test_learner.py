@@ -5,37 +5,47 @@ from torch import Tensor
 
 from beamtree.config import ModelSettings, TrainingSettings
 from beamtree.errors import DivergedError
-from beamtree.model.scoring import history_table_rows
+from beamtree.model.score import attention_alone
 from beamtree.training.instances import Batch
-from beamtree.training.learner import Learner
+from beamtree.training.learner import TorchLearner
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import UniformNegatives, negatives_per_level
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.item_tree import ItemTree
-from tests.small import assert_same_bytes, model_settings, random_histories, random_tree, weights_of
-from tests.training.runs import batch_of, torch_learner, train, training_settings
+from tests.small import assert_same_bytes, model_settings, random_histories, random_tree
+from tests.training.runs import (
+    assert_same_gradients,
+    batch_from,
+    batch_of,
+    take_step,
+    torch_learner,
+    train,
+    training_settings,
+)
 
 
 def dense_gradients(
-    learner: Learner, tree: ItemTree, batch: Batch, *, settings: TrainingSettings, step: int
+    learner: TorchLearner, tree: ItemTree, batch: Batch, *, settings: TrainingSettings, step: int
 ) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of one plain pass through the whole tables, all levels at once."""
-    model = learner.model.train()
+    model = attention_alone(learner.score)
+    assert model is not None
+    model.train()
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
     generator = numpy_generator(settings.seed, "negatives", step)
     candidates = UniformNegatives(tree, counts=counts).draw(batch, generator=generator)
     levels = range(1, tree.height + 1)
-    history_rows = torch.from_numpy(
-        np.concatenate([history_table_rows(model, tree, items=batch.histories, level=level) for level in levels])
-    )
+    histories = batch.histories.latest(5)
+    history_rows = torch.from_numpy(np.concatenate([model.history_rows(histories, level) for level in levels]))
+    history_table = model.node_table if model.item_table is None else model.item_table
     node_rows = torch.from_numpy(candidates.node_rows).flatten(0, 1)
     scores = model(
-        model.history_table[history_rows.clamp(min=0)],
+        history_table[history_rows.clamp(min=0)],
         model.node_table[node_rows.clamp(min=0)],
         present=history_rows >= 0,
         candidates=node_rows >= 0,
     )
-    weights = None if batch.level_weights is None else torch.from_numpy(batch.level_weights.T.flatten())
+    weights = None if batch.level_weights is None else torch.from_numpy(batch.level_weights[:, 0].T.flatten())
     loss = sampled_softmax_loss(scores, torch.from_numpy(candidates.log_correction).flatten(0, 1), weights=weights)
     parameters = dict(model.named_parameters())
     gradients = torch.autograd.grad(loss, list(parameters.values()))
@@ -46,29 +56,45 @@ def dense_gradients(
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
 def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisation: str, is_weighted: bool) -> None:
-    """After a first step without decay, Adam's first moment is a tenth of the gradient."""
     settings = training_settings(weight_decay=0.0, optimiser="adam", clip_norm=1e9, depth_slope=0.5)
     sizes = ModelSettings.model_validate(
         model_settings().model_dump() | {"history_table": history_table, "normalisation": normalisation}
     )
     tree = random_tree(11, branching=2, seed=2, num_leaves=14)
-    batch = Batch(
-        histories=random_histories(6, length=5, num_items=11, generator=np.random.default_rng(0)),
-        targets=np.array([0, 3, 3, 10, 7, 5], dtype=np.int32),
-        level_weights=np.linspace(0, 1, 6 * tree.height, dtype=np.float32).reshape(6, -1) if is_weighted else None,
+    batch = batch_from(
+        random_histories(6, length=5, num_items=11, generator=np.random.default_rng(0)),
+        np.array([0, 3, 3, 10, 7, 5], dtype=np.int32),
+        np.linspace(0, 1, 6 * tree.height, dtype=np.float32).reshape(6, -1) if is_weighted else None,
     )
     judge = torch_learner(settings, model=sizes, tree=tree)
     expected_loss, expected = dense_gradients(judge, tree, batch, settings=settings, step=4)
     learner = torch_learner(settings, model=sizes, tree=tree)
-    loss = learner.step(batch, step=4, learning_rate=0.01)
-    assert loss == pytest.approx(expected_loss, rel=1e-5)
-    moments = learner.optimiser_arrays()
-    for name in ("node_table", "item_table") if history_table == "separate" else ("node_table",):
-        found = 10 * moments[f"{name}.first_moment"]
-        np.testing.assert_allclose(found, expected.pop(name).numpy(), rtol=1e-3, atol=1e-6, err_msg=name)
-    for index, (name, gradient) in enumerate(expected.items()):
-        found = 10 * moments[f"network.{index}.exp_avg"]
-        np.testing.assert_allclose(found, gradient.numpy(), rtol=1e-3, atol=1e-6, err_msg=name)
+    found = learner.gradients(batch, step=4)
+    assert found.loss == pytest.approx(expected_loss, rel=1e-5)
+    assert {f"attention/{name}" for name in expected} == found.dense.keys() | found.rows.keys()
+    for name, gradient in expected.items():
+        if name in ("node_table", "item_table"):
+            touched = found.rows[f"attention/{name}"]
+            whole = torch.zeros_like(gradient)
+            whole[touched.rows] = touched.values
+        else:
+            whole = found.dense[f"attention/{name}"]
+        np.testing.assert_allclose(whole.numpy(), gradient.numpy(), rtol=1e-3, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
+def test_asking_for_gradients_changes_nothing_and_applying_them_leaves_them_alone(normalisation: str) -> None:
+    learner = torch_learner(training_settings(clip_norm=0.01), model=model_settings(normalisation=normalisation))
+    batch = batch_of([0, 1, 2], history_item=3)
+    before = {name: array.copy() for name, array in learner.model_arrays().items()}
+    first, again = learner.gradients(batch, step=0), learner.gradients(batch, step=0)
+    assert_same_bytes(learner.model_arrays(), before)
+    assert_same_gradients(first, again)
+    learner.apply(first, step=0, learning_rate=0.1)
+    assert_same_gradients(first, again)
+    changed = {name for name, array in learner.model_arrays().items() if (array != before[name]).any()}
+    assert {"attention/node_table", "attention/mlp.0.weight"} <= changed
+    assert ("attention/norm.0.running_mean" in changed) == (normalisation == "batch")
 
 
 def test_rows_that_a_batch_does_not_touch_stay_as_they_are() -> None:
@@ -76,16 +102,18 @@ def test_rows_that_a_batch_does_not_touch_stay_as_they_are() -> None:
     settings = training_settings(negatives=1, weight_decay=0.1)
     tree = random_tree(64, branching=2, seed=0)
     learner = torch_learner(settings, tree=tree)
-    before = weights_of(learner.model)
+    before = {name: array.copy() for name, array in learner.model_arrays().items()}
     batch = batch_of([1, 2], history_item=7)
-    learner.step(batch, step=0, learning_rate=0.1)
-    changed = (weights_of(learner.model)["node_table"] != before["node_table"]).any(axis=1)
-    targets = np.array([tree.item_ancestors(batch.targets, level) + tree.level_offsets[level] for level in range(1, 7)])
+    take_step(learner, batch, step=0, learning_rate=0.1)
+    changed = (learner.model_arrays()["attention/node_table"] != before["attention/node_table"]).any(axis=1)
+    targets = np.array(
+        [tree.item_ancestors(batch.targets[:, 0], level) + tree.level_offsets[level] for level in range(1, 7)]
+    )
     assert changed[targets].all()
     assert 0 < changed.sum() <= 6 * (2 + 2 + 1), "per level two positives, two negatives and one item of the history"
     assert not changed[0], "nobody ever scores the root"
     moments = learner.optimiser_arrays()
-    assert not moments["node_table.first_moment"][~changed].any()
+    assert not moments["attention/node_table.first_moment"][~changed].any()
 
 
 def test_the_loss_falls_where_there_is_something_to_learn() -> None:
@@ -100,9 +128,9 @@ def test_a_guess_costs_the_logarithm_of_the_candidates() -> None:
     settings = training_settings(negatives=3)
     learner = torch_learner(settings)
     with torch.no_grad():
-        learner.model.get_parameter("mlp.3.weight").zero_()
+        learner.score.small_weights()["attention/mlp.3.weight"].zero_()
     batch = batch_of([0] * 50, history_item=0)
-    assert learner.step(batch, step=0, learning_rate=0.01) == pytest.approx(np.log([2, 4, 8]).mean(), rel=1e-5)
+    assert learner.gradients(batch, step=0).loss == pytest.approx(np.log([2, 4, 8]).mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
@@ -110,20 +138,20 @@ def test_the_same_seed_gives_the_same_bytes(normalisation: str) -> None:
     sizes = model_settings(dropout=0.2, normalisation=normalisation)
     first, again = (torch_learner(training_settings(), model=sizes) for _ in range(2))
     assert train(first, steps=5) == train(again, steps=5)
-    assert_same_bytes(weights_of(first.model), weights_of(again.model))
+    assert_same_bytes(first.model_arrays(), again.model_arrays())
     assert_same_bytes(first.optimiser_arrays(), again.optimiser_arrays())
     other = torch_learner(training_settings(seed=4), model=sizes)
     train(other, steps=5)
-    assert (weights_of(other.model)["node_table"] != weights_of(first.model)["node_table"]).any()
+    assert (other.model_arrays()["attention/node_table"] != first.model_arrays()["attention/node_table"]).any()
 
 
 def test_dropout_is_used_and_follows_the_step() -> None:
     batch = batch_of([0, 1, 2, 3], history_item=0)
     settings = training_settings(negatives=64)  # every level whole: only dropout is random
     sizes = model_settings(dropout=0.5)
-    losses = [torch_learner(settings, model=sizes).step(batch, step=step, learning_rate=0.1) for step in (0, 1, 0)]
+    losses = [torch_learner(settings, model=sizes).gradients(batch, step=step).loss for step in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
-    without = [torch_learner(settings).step(batch, step=step, learning_rate=0.1) for step in (0, 1)]
+    without = [torch_learner(settings).gradients(batch, step=step).loss for step in (0, 1)]
     assert without[0] == without[1]
 
 
@@ -141,26 +169,26 @@ def test_a_restored_optimiser_goes_on_like_the_original() -> None:
     original = torch_learner(settings)
     train(original, steps=3)
     restored = torch_learner(settings)
-    restored.model.load_state_dict(original.model.state_dict())
+    restored.load_model_arrays(original.model_arrays())
     restored.restore_optimiser({name: array.copy() for name, array in original.optimiser_arrays().items()})
     train(original, steps=3)
     train(restored, steps=3)
-    assert_same_bytes(weights_of(original.model), weights_of(restored.model))
+    assert_same_bytes(original.model_arrays(), restored.model_arrays())
     assert_same_bytes(original.optimiser_arrays(), restored.optimiser_arrays())
 
 
 def test_the_model_is_left_ready_to_be_asked() -> None:
     learner = torch_learner(training_settings())
     train(learner, steps=1)
-    assert not learner.model.training
+    assert not learner.score.training
 
 
 def test_a_step_whose_gradients_are_not_finite_is_not_taken() -> None:
     learner = torch_learner(training_settings())
-    before = weights_of(learner.model)
+    before = {name: array.copy() for name, array in learner.model_arrays().items()}
     with torch.no_grad():
-        learner.model.get_parameter("mlp.3.bias").fill_(torch.inf)
+        learner.score.small_weights()["attention/mlp.3.bias"].fill_(torch.inf)
     with pytest.raises(DivergedError, match="not finite at step 0"):
-        learner.step(batch_of([0, 1, 2], history_item=3), step=0, learning_rate=0.1)
-    after = weights_of(learner.model)
-    assert_same_bytes({**after, "mlp.3.bias": before["mlp.3.bias"]}, before)
+        take_step(learner, batch_of([0, 1, 2], history_item=3), step=0, learning_rate=0.1)
+    name = "attention/mlp.3.bias"
+    assert_same_bytes({**learner.model_arrays(), name: before[name]}, before)

@@ -1,20 +1,28 @@
 """Learning in the kernels does what learning in torch does, given the same draws."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from beamtree import native
 from beamtree.config import ModelSettings, TrainingSettings
-from beamtree.model.preference import build_model
+from beamtree.errors import InputError
+from beamtree.model.attention import Attention
 from beamtree.training.instances import Batch
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.negatives import ABSENT, Candidates, negatives_per_level
+from beamtree.training.negatives import Candidates, negatives_per_level
 from beamtree.training.randomness import seed_for
 from beamtree.tree.item_tree import ItemTree
-from tests.small import assert_same_bytes, model_settings, random_histories, random_tree, weights_of
-from tests.training.runs import ring_tree, train, training_settings
+from beamtree.types import NOTHING
+from tests.small import assert_same_bytes, fresh_attention, model_settings, random_histories, random_tree, score_of
+from tests.training.runs import (
+    assert_same_gradients,
+    batch_from,
+    batch_of,
+    ring_tree,
+    take_step,
+    train,
+    training_settings,
+)
 
 pytestmark = pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
 
@@ -28,8 +36,8 @@ def native_learner(
     planted, sizes = tree or ring_tree(), model or model_settings()
     counts = negatives_per_level(planted, negatives=settings.negatives, depth_slope=settings.depth_slope)
     drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
-    network = build_model(sizes, planted, seed=settings.seed)
-    return NativeLearner(network, planted, negatives=drawn, settings=settings, model_settings=sizes)
+    score = score_of(fresh_attention(sizes, planted, seed=settings.seed))
+    return NativeLearner(score, negatives=drawn, settings=settings)
 
 
 class GivenCandidates:
@@ -43,17 +51,15 @@ class GivenCandidates:
         return self._candidates
 
 
-def kernel_draws(model: Any, tree: ItemTree, batch: Batch, *, sizes: ModelSettings, settings: TrainingSettings) -> Any:
-    from beamtree.native.network import Network
-    from beamtree.native.search import Model
+def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: TrainingSettings) -> Candidates:
     from beamtree.native.training import Negatives, draw_candidates
+    from beamtree.training.native_learner import kernel_model
 
-    network = Network.pack(model.state_dict(), windows=sizes.windows, normalisation=sizes.normalisation)
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=0.0)
     rows, correction = draw_candidates(
-        Model(network, tree, node_table=model.node_table, item_table=model.item_table),
-        histories=batch.histories,
-        targets=batch.targets,
+        kernel_model(model),
+        histories=batch.histories.latest(5),
+        targets=np.ascontiguousarray(batch.targets[:, 0]),
         negatives=Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down"),
         seed=seed_for(settings.seed, "negatives", 0),
     )
@@ -69,32 +75,35 @@ def test_a_step_moves_the_weights_as_torch_does(method: str, history_table: str,
     sizes = model_settings(history_table=history_table, normalisation=normalisation)
     tree = random_tree(40, branching=3, seed=2, num_leaves=47)
     generator = np.random.default_rng(4)
-    batch = Batch(
+    batch = batch_from(
         random_histories(9, length=5, num_items=40, generator=generator),
         generator.integers(0, 40, size=9).astype(np.int32),
-        level_weights=generator.choice([0.0, 1.0, 3.5], size=(9, tree.height)).astype(np.float32),
+        generator.choice([0.0, 1.0, 3.5], size=(9, tree.height)).astype(np.float32),
     )
     in_kernels = native_learner(settings, model=sizes, tree=tree)
-    judge_model = build_model(sizes, tree, seed=settings.seed)
-    draws = kernel_draws(judge_model, tree, batch, sizes=sizes, settings=settings)
+    judge_model = fresh_attention(sizes, tree, seed=settings.seed)
+    draws = kernel_draws(judge_model, tree, batch, settings=settings)
     # Rows that the kernels leave out, because their label is 0, need a positive for torch to score.
     positives = np.stack(
-        [tree.item_ancestors(batch.targets, level) + tree.level_offsets[level] for level in range(1, tree.height + 1)]
+        [
+            tree.item_ancestors(batch.targets[:, 0], level) + tree.level_offsets[level]
+            for level in range(1, tree.height + 1)
+        ]
     )
-    draws.node_rows[..., 0] = np.where(draws.node_rows[..., 0] == ABSENT, positives, draws.node_rows[..., 0])
-    judge = TorchLearner(judge_model, tree, negatives=GivenCandidates(draws), settings=settings)
+    draws.node_rows[..., 0] = np.where(draws.node_rows[..., 0] == NOTHING, positives, draws.node_rows[..., 0])
+    judge = TorchLearner(score_of(judge_model), negatives=GivenCandidates(draws), settings=settings)
 
-    assert in_kernels.step(batch, step=0, learning_rate=0.01) == pytest.approx(
-        judge.step(batch, step=0, learning_rate=0.01), rel=1e-5
+    assert take_step(in_kernels, batch, step=0, learning_rate=0.01) == pytest.approx(
+        take_step(judge, batch, step=0, learning_rate=0.01), rel=1e-5
     )
-    moved, judged = weights_of(in_kernels.model), weights_of(judge.model)
+    moved, judged = in_kernels.model_arrays()["attention/node_table"], judge.model_arrays()["attention/node_table"]
     moments, judged_moments = in_kernels.optimiser_arrays(), judge.optimiser_arrays()
     for name, array in judged_moments.items():
         np.testing.assert_allclose(moments[name], array, rtol=2e-3, atol=2e-6, err_msg=name)
     # The first step of Adam is its learning rate by the sign of the gradient: only where that is clear can both agree.
-    first = judged_moments["node_table.first_moment"]
+    first = judged_moments["attention/node_table.first_moment"]
     clear = np.abs(first) > 1e-5
-    np.testing.assert_allclose(moved["node_table"][clear], judged["node_table"][clear], atol=1e-4)
+    np.testing.assert_allclose(moved[clear], judged[clear], atol=1e-4)
 
 
 def test_the_loss_falls_and_the_same_seed_gives_the_same_bytes() -> None:
@@ -102,16 +111,32 @@ def test_the_loss_falls_and_the_same_seed_gives_the_same_bytes() -> None:
     losses = train(first, steps=60)
     assert losses[-1] < 0.5 * losses[0]
     assert train(again, steps=60) == losses
-    assert_same_bytes(weights_of(first.model), weights_of(again.model))
+    assert_same_bytes(first.model_arrays(), again.model_arrays())
 
 
 def test_a_restored_learner_goes_on_to_the_same_bytes() -> None:
     whole = native_learner(training_settings(method="dtr-t"))
     train(whole, steps=7)
     half = native_learner(training_settings(method="dtr-t"))
-    half.model.load_state_dict(whole.model.state_dict())
+    half.load_model_arrays(whole.model_arrays())
     half.restore_optimiser({name: array.copy() for name, array in whole.optimiser_arrays().items()})
     train(whole, steps=5)
     train(half, steps=5)
-    assert_same_bytes(weights_of(half.model), weights_of(whole.model))
+    assert_same_bytes(half.model_arrays(), whole.model_arrays())
     assert_same_bytes(half.optimiser_arrays(), whole.optimiser_arrays())
+
+
+def test_asking_for_gradients_changes_nothing_and_applying_them_leaves_them_alone() -> None:
+    learner = native_learner(training_settings(clip_norm=0.01))
+    batch = batch_of([0, 1, 2], history_item=3)
+    before = {name: array.copy() for name, array in learner.model_arrays().items()}
+    first, again = learner.gradients(batch, step=0), learner.gradients(batch, step=0)
+    assert_same_bytes(learner.model_arrays(), before)
+    learner.apply(first, step=0, learning_rate=0.1)
+    assert_same_gradients(first, again)
+    assert (learner.model_arrays()["attention/mlp.0.weight"] != before["attention/mlp.0.weight"]).any()
+
+
+def test_a_score_that_the_kernels_do_not_know_is_refused() -> None:
+    with pytest.raises(InputError, match="attention alone, without batch normalisation"):
+        native_learner(training_settings(), model=model_settings(normalisation="batch"))

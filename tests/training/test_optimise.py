@@ -1,4 +1,5 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ import torch
 
 from beamtree.config import Config, TrainingSettings
 from beamtree.errors import ArtefactError, DivergedError, InterruptedTraining
-from beamtree.model.preference import PreferenceModel, build_model
 from beamtree.storage import file_sha256, read_manifest, write_bundle
 from beamtree.training.checkpoint import Progress, RunIdentity
 from beamtree.training.events import Event, Resumed, StepDone, StoppedEarly, Validated
+from beamtree.training.gradients import Gradients
 from beamtree.training.instances import Batch
 from beamtree.training.learner import Learner
-from beamtree.training.optimise import CheckpointPlan, Validate, optimise
-from tests.small import Arrays, assert_same_bytes, model_settings, weights_of
+from beamtree.training.optimise import CheckpointPlan, optimise
+from tests.small import Arrays, assert_same_bytes, fresh_attention, model_settings, weights_of
 from tests.training.runs import ring_instances, ring_tree, torch_learner, training_settings
 
 STEPS = 12
@@ -28,18 +29,24 @@ class CountingLearner:
     """A learner whose only weight is the number of steps it took, with losses as told."""
 
     def __init__(self, losses: Mapping[int, float] | None = None) -> None:
-        self.model = build_model(model_settings(), ring_tree(), seed=0)
+        self.steps = np.zeros(1)
         self.losses = losses or {}
         self.learning_rates: list[float] = []
-        with torch.no_grad():
-            self.model.node_table.zero_()
 
-    def step(self, batch: Batch, *, step: int, learning_rate: float) -> float:
-        assert batch.targets.shape == (8,)
-        with torch.no_grad():
-            self.model.node_table.add_(1.0)
+    def gradients(self, batch: Batch, *, step: int) -> Gradients:
+        assert batch.targets.shape == (8, 1)
+        return Gradients(self.losses.get(step, 1.0), {"steps": torch.ones(1)})
+
+    def apply(self, gradients: Gradients, *, step: int, learning_rate: float) -> None:
+        del step
+        self.steps += gradients.dense["steps"].numpy()
         self.learning_rates.append(learning_rate)
-        return self.losses.get(step, 1.0)
+
+    def model_arrays(self) -> Arrays:
+        return {"steps": self.steps}
+
+    def load_model_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self.steps[:] = arrays["steps"]
 
     def optimiser_arrays(self) -> Arrays:
         return {"rates": np.array(self.learning_rates)}
@@ -48,12 +55,15 @@ class CountingLearner:
         self.learning_rates = arrays["rates"].tolist()
 
 
-def steps_taken(model: PreferenceModel) -> int:
-    return int(model.node_table[0, 0].item())
+def steps_taken(learner: Learner) -> int:
+    return int(learner.model_arrays()["steps"][0])
 
 
-def scores_by_step(scores: Mapping[int, float]) -> Validate:
-    return lambda model: {"f@20": scores[steps_taken(model)], "recall@20": 0.5}
+ValidateLearner = Callable[[Learner], Mapping[str, float]]
+
+
+def scores_by_step(scores: Mapping[int, float]) -> ValidateLearner:
+    return lambda learner: {"f@20": scores[steps_taken(learner)], "recall@20": 0.5}
 
 
 def nobody(_: Event) -> None:
@@ -71,7 +81,7 @@ def run(
     learner: Learner,
     *,
     settings: TrainingSettings | None = None,
-    validate: Validate | None = None,
+    validate: ValidateLearner | None = None,
     plan: CheckpointPlan | None = None,
     stop_after: int | None = None,
     events: list[Event] | None = None,
@@ -83,7 +93,7 @@ def run(
         learner,
         ring_instances(),
         settings=settings or training_settings(),
-        validate=validate,
+        validate=None if validate is None else partial(validate, learner),
         plan=plan,
         listen=nobody if events is None else events.append,
         should_stop=(lambda: False) if stop_after is None else (lambda: next(asked) >= stop_after),
@@ -94,7 +104,7 @@ def run(
 def test_without_validation_it_trains_to_the_end_and_keeps_the_last_weights() -> None:
     learner, events = CountingLearner(), list[Event]()
     progress = run(learner, events=events)
-    assert (progress.step, steps_taken(learner.model)) == (STEPS, STEPS)
+    assert (progress.step, steps_taken(learner)) == (STEPS, STEPS)
     steps = [event for event in events if isinstance(event, StepDone)]
     assert [event.step for event in steps] == list(range(1, STEPS + 1))
     assert {(event.total_steps, event.instances, event.loss) for event in steps} == {(STEPS, 8, 1.0)}
@@ -110,7 +120,7 @@ def test_validations_are_spread_evenly_and_the_best_weights_win() -> None:
     assert [event.epoch for event in validated] == pytest.approx([0.6, 1.2, 1.8, 2.4])
     assert validated[1].metrics == {"f@20": 0.3, "recall@20": 0.5}
     assert (progress.step, progress.best_step, progress.best_score) == (12, 6, 0.3)
-    assert steps_taken(learner.model) == 6
+    assert steps_taken(learner) == 6
     assert [entry["f@20"] for entry in progress.validations] == [0.1, 0.3, 0.2, 0.25]
     assert progress.validations[0] == {"step": 3, "epoch": pytest.approx(0.6), "f@20": 0.1, "recall@20": 0.5}
 
@@ -118,7 +128,7 @@ def test_validations_are_spread_evenly_and_the_best_weights_win() -> None:
 def test_an_equal_score_does_not_replace_the_earlier_best() -> None:
     learner = CountingLearner()
     run(learner, validate=scores_by_step({3: 0.3, 6: 0.3, 9: 0.0, 12: 0.3}))
-    assert steps_taken(learner.model) == 3
+    assert steps_taken(learner) == 3
 
 
 def test_it_stops_early_when_validation_no_longer_improves() -> None:
@@ -126,11 +136,11 @@ def test_it_stops_early_when_validation_no_longer_improves() -> None:
     validate = scores_by_step({3: 0.1, 6: 0.3, 9: 0.2, 12: 0.9})
     settings = training_settings(patience=1)
     progress = run(learner, settings=settings, validate=validate, events=events)
-    assert (progress.step, steps_taken(learner.model)) == (9, 6)
+    assert (progress.step, steps_taken(learner)) == (9, 6)
     assert events[-1] == StoppedEarly(step=9, best_step=6)
     patient = CountingLearner()
     run(patient, settings=training_settings(patience=2), validate=validate)
-    assert steps_taken(patient.model) == 12, "with more patience it would have found the better one"
+    assert steps_taken(patient) == 12, "with more patience it would have found the better one"
 
 
 def checkpoint_digest(directory: Path) -> list[tuple[str, str]]:
@@ -181,7 +191,7 @@ def test_checkpoints_come_by_the_clock_at_validations_and_at_the_end(tmp_path: P
 
     class Watch(CountingLearner):
         def optimiser_arrays(self) -> Arrays:
-            saved.append(steps_taken(self.model))
+            saved.append(steps_taken(self))
             return {}
 
     settings = training_settings(checkpoint_minutes=1.0, validations=2)
@@ -209,10 +219,10 @@ def test_resume_without_a_checkpoint_starts_from_the_beginning(tmp_path: Path) -
     assert events == []
 
 
-def by_weights(model: PreferenceModel) -> Mapping[str, float]:
+def by_weights(learner: Learner) -> Mapping[str, float]:
     """A score of the weights alone that falls while they are learned, so that the first validation is the best."""
-    first = build_model(model_settings(), ring_tree(), seed=training_settings().seed)
-    return {"f@20": -float(np.linalg.norm(weights_of(model)["node_table"] - weights_of(first)["node_table"]))}
+    first = weights_of(fresh_attention(model_settings(), ring_tree(), seed=training_settings().seed))["node_table"]
+    return {"f@20": -float(np.linalg.norm(learner.model_arrays()["attention/node_table"] - first))}
 
 
 @pytest.mark.parametrize(("patience", "normalisation"), [(10, "batch"), (1, "layer")])
@@ -239,7 +249,7 @@ def test_stopped_after_any_step_and_resumed_the_bytes_are_the_same(
         progress = run(resumed, settings=settings, validate=by_weights, plan=plan, events=events)
         assert events[0] == Resumed(stop_after)
         assert progress == expected
-        assert_same_bytes(weights_of(resumed.model), weights_of(whole.model))
+        assert_same_bytes(resumed.model_arrays(), whole.model_arrays())
         assert_same_bytes(resumed.optimiser_arrays(), whole.optimiser_arrays())
 
 
@@ -257,7 +267,7 @@ def test_stopped_after_every_single_step_the_bytes_are_the_same(tmp_path: Path) 
             )
     last = torch_learner(settings)
     assert run(last, validate=by_weights, plan=plan_for(tmp_path, settings, resume=True)) == expected
-    assert_same_bytes(weights_of(last.model), weights_of(whole.model))
+    assert_same_bytes(last.model_arrays(), whole.model_arrays())
 
 
 def test_resuming_a_finished_run_gives_its_result_again(tmp_path: Path) -> None:
@@ -268,7 +278,7 @@ def test_resuming_a_finished_run_gives_its_result_again(tmp_path: Path) -> None:
     events = list[Event]()
     assert run(again, validate=by_weights, plan=plan, events=events) == expected
     assert events == [Resumed(STEPS)]
-    assert_same_bytes(weights_of(again.model), weights_of(first.model))
+    assert_same_bytes(again.model_arrays(), first.model_arrays())
 
 
 def test_a_checkpoint_of_other_settings_or_data_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Fixed:
 def test_batches_share_the_loss_between_what_was_observed_and_what_is_likely() -> None:
     spans = Spans(user=np.array([0], dtype=np.int32), start=np.array([0]), end=np.array([4]))
     sequences = Sequences(np.array([5, 1, 2, 7], dtype=np.int32), np.array([0, 4]))
-    instances = TrainingInstances(sequences, spans, first_target=1, history_length=2)
+    instances = TrainingInstances(sequences, spans, first_target=1)
     soft = SoftInstances(instances, estimator=Fixed(), tree=TREE, items=3, share=0.25)
     batch = soft.batch(np.array([0, 2]))
     np.testing.assert_array_equal(batch.targets, [[1, 0, 4, 3], [7, 0, 4, 3]])

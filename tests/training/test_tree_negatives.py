@@ -13,20 +13,21 @@ from torch.nn import functional
 from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.diagnostics.sampling import top_down_log_q
 from beamtree.model import scoring
-from beamtree.model.preference import PreferenceModel
-from beamtree.model.scoring import ReferenceScorer, prepare_history
-from beamtree.training.instances import Batch
+from beamtree.model.attention import Attention
+from beamtree.model.scoring import prepare_history
 from beamtree.training.losses import sampled_softmax_loss
-from beamtree.training.negatives import ABSENT, Candidates, NegativeSampler, UniformNegatives
+from beamtree.training.negatives import Candidates, NegativeSampler, UniformNegatives
 from beamtree.training.tree_negatives import TreeNegatives
 from beamtree.tree.item_tree import ItemTree
-from tests.small import model_settings, random_histories, random_tree, stirred_model
+from beamtree.types import NOTHING
+from tests.small import model_settings, plain_scores, random_histories, random_tree, score_of, stirred_model
+from tests.training.runs import batch_from
 
 Float64Array = npt.NDArray[np.float64]
 
 
-def level_scores(model: PreferenceModel, tree: ItemTree, history: npt.NDArray[np.int32]) -> list[Float64Array]:
-    scorer = ReferenceScorer(model, tree, history=history)
+def level_scores(model: Attention, tree: ItemTree, history: npt.NDArray[np.int32]) -> list[Float64Array]:
+    scorer = plain_scores(model, history)
     every_level = range(tree.height + 1)
     scores = [scorer(level, np.arange(tree.level_sizes[level])).astype(np.float64) for level in every_level]
     return [np.where(tree.occupied(level), scores[level], -np.inf) for level in every_level]
@@ -73,8 +74,8 @@ def test_corrections_are_those_of_the_product_rule(
     model = stirred_model(model_settings(), tree, seed=seed)
     generator = np.random.default_rng(seed)
     histories = random_histories(4, length=5, num_items=num_items, generator=generator)
-    batch = Batch(histories, generator.integers(0, num_items, size=4).astype(np.int32))
-    sampler = TreeNegatives(model, tree, count=count, start=start, correction=correction)
+    batch = batch_from(histories, generator.integers(0, num_items, size=4).astype(np.int32))
+    sampler = TreeNegatives(score_of(model), count=count, start=start, correction=correction)
     candidates = sampler.draw(batch, generator=generator)
 
     sizes = [int(tree.occupied(level).sum()) for level in range(tree.height + 1)]
@@ -87,9 +88,9 @@ def test_corrections_are_those_of_the_product_rule(
             q = path_probabilities(tree, scores, first=0 if start == "root" else larger[0]) if larger else {}
         for level in range(1, tree.height + 1):
             rows = candidates.node_rows[level - 1, instance]
-            nodes = rows[rows != ABSENT] - tree.level_offsets[level]
-            corrections = candidates.log_correction[level - 1, instance][rows != ABSENT]
-            positive = tree.item_ancestors(batch.targets[instance], level)
+            nodes = rows[rows != NOTHING] - tree.level_offsets[level]
+            corrections = candidates.log_correction[level - 1, instance][rows != NOTHING]
+            positive = tree.item_ancestors(batch.targets[instance, 0], level)
             assert nodes[0] == positive
             assert corrections[0] == 0.0
             assert positive not in nodes[1:]
@@ -111,10 +112,10 @@ def test_many_instances_are_scored_in_blocks_and_drawn_the_same(
     tree = random_tree(30, branching=3, seed=1)
     model = stirred_model(model_settings(normalisation=normalisation), tree, seed=2)
     histories = random_histories(9, length=5, num_items=30, generator=np.random.default_rng(0))
-    batch = Batch(histories, np.arange(9, dtype=np.int32))
+    batch = batch_from(histories, np.arange(9, dtype=np.int32))
 
     def drawn() -> Candidates:
-        sampler = TreeNegatives(model, tree, count=3, start="every", mode="training")
+        sampler = TreeNegatives(score_of(model), count=3, start="every", mode="training")
         return sampler.draw(batch, generator=np.random.default_rng(1))
 
     prepared: list[int] = []
@@ -139,8 +140,8 @@ def test_draws_follow_the_product_rule() -> None:
     model = stirred_model(model_settings(), tree, seed=2)
     history = np.array([-1, 3, 1, 4, 1], dtype=np.int32)
     repeats, count = 400, 3
-    batch = Batch(np.tile(history, (repeats, 1)), np.full(repeats, 5, dtype=np.int32))
-    candidates = TreeNegatives(model, tree, count=count).draw(batch, generator=np.random.default_rng(3))
+    batch = batch_from(np.tile(history, (repeats, 1)), np.full(repeats, 5, dtype=np.int32))
+    candidates = TreeNegatives(score_of(model), count=count).draw(batch, generator=np.random.default_rng(3))
 
     leaves = candidates.node_rows[-1, :, 1:] - tree.level_offsets[tree.height]
     drawn = np.bincount(leaves[leaves >= 0], minlength=12) / (repeats * count)
@@ -156,11 +157,11 @@ def test_draws_go_by_the_model_in_training_where_asked_to(part: dict[str, Any]) 
     model = stirred_model(model_settings(**part), tree, seed=4)
     generator = np.random.default_rng(5)
     histories = random_histories(30, length=5, num_items=12, generator=generator)
-    batch = Batch(histories, generator.integers(0, 12, size=30).astype(np.int32))
+    batch = batch_from(histories, generator.integers(0, 12, size=30).astype(np.int32))
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
     def corrections(mode: PathMode) -> npt.NDArray[np.float32]:
-        sampler = TreeNegatives(model, tree, count=3, correction="published", mode=mode)
+        sampler = TreeNegatives(score_of(model), count=3, correction="published", mode=mode)
         return sampler.draw(batch, generator=np.random.default_rng(7)).log_correction
 
     in_use, in_training = corrections("evaluation"), corrections("training")
@@ -176,7 +177,7 @@ def test_gradients_of_draws_approach_that_of_the_full_softmax_and_exact_draws_ar
     tree = random_tree(27, branching=3, seed=0)
     model = stirred_model(model_settings(), tree, seed=3)
     history = np.array([-1, 3, 1, 4, 1], dtype=np.int32)
-    batch = Batch(np.tile(history, (6000, 1)), np.full(6000, 5, dtype=np.int32))
+    batch = batch_from(np.tile(history, (6000, 1)), np.full(6000, 5, dtype=np.int32))
     with torch.no_grad():
         model.mlp.linear(3).weight *= 1.5 / float(level_scores(model, tree, history)[tree.height].std())
     positive = int(tree.leaf_of_item[5])
@@ -195,8 +196,8 @@ def test_gradients_of_draws_approach_that_of_the_full_softmax_and_exact_draws_ar
     few, many = (
         [
             error(UniformNegatives(tree, counts=np.full(tree.height, count))),
-            error(TreeNegatives(model, tree, count=count)),
-            error(TreeNegatives(model, tree, count=count, start="every")),
+            error(TreeNegatives(score_of(model), count=count)),
+            error(TreeNegatives(score_of(model), count=count, start="every")),
         ]
         for count in (2, 20)
     )

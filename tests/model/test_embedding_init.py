@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.model.first_vectors import NOISE, start_from_items
-from beamtree.model.preference import TABLE_SCALE, build_model
+from beamtree.model.attention import TABLE_SCALE
+from beamtree.model.embedding_init import NOISE
 from beamtree.tree.item_tree import VACANT
-from tests.small import model_settings, random_tree
+from tests.small import fresh_attention, model_settings, random_tree, score_of
 
 
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
@@ -20,8 +20,8 @@ def test_a_node_starts_amid_the_known_items_below_it(
     vectors = np.random.default_rng(2).normal(size=(items, settings.embedding_dim)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors[items // 2 + 1 :] = 0.0
-    random, model = (build_model(settings, tree, seed=3) for _ in range(2))
-    start_from_items(model, tree, vectors)
+    random, model = (fresh_attention(settings, tree, seed=3) for _ in range(2))
+    score_of(model).start_from_items(vectors)
 
     length = TABLE_SCALE * settings.embedding_dim**0.5
     started = (model.node_table - NOISE * random.node_table).detach().numpy() / length
@@ -40,7 +40,7 @@ def test_a_node_starts_amid_the_known_items_below_it(
 
 def test_only_the_tables_are_moved() -> None:
     settings, tree = model_settings(history_table="separate"), random_tree(5, branching=2, seed=0)
-    random, model = (build_model(settings, tree, seed=1) for _ in range(2))
-    start_from_items(model, tree, np.eye(5, settings.embedding_dim, dtype=np.float32))
-    for before, after in zip(random.network_parameters(), model.network_parameters(), strict=True):
-        assert torch.equal(before, after)
+    random, model = (fresh_attention(settings, tree, seed=1) for _ in range(2))
+    score_of(model).start_from_items(np.eye(5, settings.embedding_dim, dtype=np.float32))
+    for name, before in score_of(random).small_weights().items():
+        assert torch.equal(before, score_of(model).small_weights()[name]), name

@@ -4,18 +4,26 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.model.preference import PreferenceModel, build_model
-from tests.small import assert_same_bytes, model_settings, random_tree, stirred_model, weights_of
+from beamtree.model.attention import Attention
+from tests.small import (
+    assert_same_bytes,
+    fresh_attention,
+    model_settings,
+    random_tree,
+    score_of,
+    stirred_model,
+    weights_of,
+)
 
 Normalisation = pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
 
 
-def tiny_model(**changes: Any) -> PreferenceModel:
+def tiny_model(**changes: Any) -> Attention:
     """One number per vector, histories of two in two windows; every weight is set by hand below."""
     settings = model_settings(
         embedding_dim=1, windows=(1, 1), attention_hidden=1, layers=(1, 1, 1), normalisation="none", **changes
     )
-    model = build_model(settings, random_tree(2, branching=2, seed=0), seed=0)
+    model = fresh_attention(settings, random_tree(2, branching=2, seed=0), seed=0)
     by_hand = {
         "attention.hidden.weight": [[1.0, 2.0, -1.0]],
         "attention.hidden.bias": [0.5],
@@ -58,7 +66,9 @@ def test_a_score_worked_out_by_hand() -> None:
 def test_state_dict_keys_are_those_of_the_file_format(normalisation: str) -> None:
     settings = model_settings(normalisation=normalisation, history_table="separate")
     tree = random_tree(5, branching=2, seed=0)
-    shapes = {name: tuple(tensor.shape) for name, tensor in build_model(settings, tree, seed=0).state_dict().items()}
+    shapes = {
+        name: tuple(tensor.shape) for name, tensor in fresh_attention(settings, tree, seed=0).state_dict().items()
+    }
     expected: dict[str, tuple[int, ...]] = {
         "node_table": (tree.num_nodes, 4),
         "item_table": (5, 4),
@@ -102,7 +112,7 @@ def test_normalisation_stands_between_the_layer_and_its_activation() -> None:
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not() -> None:
     settings, tree = model_settings(), random_tree(9, branching=3, seed=0)
-    first, again, other = (weights_of(build_model(settings, tree, seed=seed)) for seed in (5, 5, 6))
+    first, again, other = (weights_of(fresh_attention(settings, tree, seed=seed)) for seed in (5, 5, 6))
     assert_same_bytes(first, again)
     assert (first["node_table"] != other["node_table"]).all()
     assert (first["mlp.0.weight"] != other["mlp.0.weight"]).all()
@@ -112,9 +122,9 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
     state = torch.random.get_rng_state()
     try:
         torch.manual_seed(1)
-        first = weights_of(build_model(model_settings(), random_tree(4, branching=2, seed=0), seed=5))
+        first = weights_of(fresh_attention(model_settings(), random_tree(4, branching=2, seed=0), seed=5))
         torch.manual_seed(2)
-        again = weights_of(build_model(model_settings(), random_tree(4, branching=2, seed=0), seed=5))
+        again = weights_of(fresh_attention(model_settings(), random_tree(4, branching=2, seed=0), seed=5))
     finally:
         torch.random.set_rng_state(state)
     assert_same_bytes(first, again)
@@ -122,7 +132,7 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
 
 def test_first_weights_have_the_spread_of_their_fan_in() -> None:
     settings = model_settings(embedding_dim=40, layers=(200, 150, 100))
-    weights = weights_of(build_model(settings, random_tree(500, branching=2, seed=0), seed=0))
+    weights = weights_of(fresh_attention(settings, random_tree(500, branching=2, seed=0), seed=0))
     assert weights["mlp.0.weight"].std() == pytest.approx(160**-0.5, rel=0.05)
     assert weights["mlp.1.weight"].std() == pytest.approx(200**-0.5, rel=0.05)
     assert weights["node_table"].std() == pytest.approx(0.3, rel=0.05)
@@ -178,9 +188,10 @@ def test_dropout_keeps_the_expected_value() -> None:
     assert dropped.std().item() > 0.01 * abs(without)
 
 
-def test_network_parameters_are_all_but_the_tables() -> None:
-    model = build_model(model_settings(history_table="separate"), random_tree(5, branching=2, seed=0), seed=0)
-    small = {id(parameter) for parameter in model.network_parameters()}
-    left_out = {name for name, parameter in model.named_parameters() if id(parameter) not in small}
-    assert left_out == {"node_table", "item_table"}
-    assert model.history_table is model.item_table
+def test_the_tables_are_read_by_rows_and_all_else_is_small() -> None:
+    tree = random_tree(5, branching=2, seed=0)
+    separate = score_of(fresh_attention(model_settings(history_table="separate"), tree, seed=0))
+    assert list(separate.tables()) == ["attention/node_table", "attention/item_table"]
+    assert separate.node_tables() == ["attention/node_table"]
+    assert separate.tables().keys() | separate.small_weights().keys() == separate.arrays().keys()
+    assert list(score_of(fresh_attention(model_settings(), tree, seed=0)).tables()) == ["attention/node_table"]

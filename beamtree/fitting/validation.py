@@ -14,8 +14,8 @@ from beamtree.model.score import Score, attention_alone
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
-from beamtree.training.optimise import SELECTION_METRIC
 from beamtree.scorer import Scorer
+from beamtree.training.optimise import SELECTION_METRIC
 from beamtree.training.randomness import numpy_generator
 
 CUTOFFS = (20,)

@@ -143,9 +143,9 @@ def build_score(config: Config, tree: ItemTree, *, seed: int, parts: Mapping[str
 
 def attention_alone(score: Score) -> Attention | None:
     """The attention of a score that is nothing else, which the kernels know; None where there is more to it."""
-    parts = list(score.parts.values())
-    is_alone = len(parts) == 1 and isinstance(parts[0], Attention) and parts[0].levels is None
-    return parts[0] if is_alone and isinstance(parts[0], Attention) else None
+    part = score.parts.get(ATTENTION)
+    is_alone = len(score.parts) == 1 and isinstance(part, Attention) and part.levels is None
+    return part if is_alone and isinstance(part, Attention) else None
 
 
 def _of_part(part_name: str, read: ReadRows) -> ReadRows:

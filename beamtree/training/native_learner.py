@@ -10,7 +10,7 @@ from torch import Tensor
 from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
 from beamtree.model.attention import Attention
-from beamtree.model.score import Score, attention_alone
+from beamtree.model.score import ATTENTION, Score, attention_alone
 from beamtree.native.network import Network
 from beamtree.native.search import Model
 from beamtree.native.training import Dropout, Negatives, RowGradients, adam_rows, learn_batch
@@ -38,7 +38,6 @@ class NativeLearner:
                 f"{', '.join(score.parts)}. Learn it in torch (TorchLearner)."
             )
         self.score = score.eval()
-        (self._name,) = score.parts
         self._attention = attention
         self._negatives = negatives
         self._settings = settings
@@ -58,7 +57,7 @@ class NativeLearner:
             weights=batch.level_weights,
             dropout=Dropout(settings.dropout, seed_for(seed, "dropout", step)),
         )
-        prefix = f"{self._name}/"
+        prefix = f"{ATTENTION}/"
         dense = {
             name: torch.from_numpy(found.weights[name.removeprefix(prefix)]).view_as(weight)
             for name, weight in self.score.small_weights().items()

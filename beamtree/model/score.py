@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -86,6 +87,7 @@ class Score(nn.Module):
             for name, tensor in part.state_dict().items()
         }
 
+    @torch.no_grad()
     def load_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy in what `arrays` gave; ArtefactError where names or sizes differ."""
         shapes = {name: array.shape for name, array in arrays.items()}
@@ -98,9 +100,8 @@ class Score(nn.Module):
                 "that they were learned with."
             )
         for part_name, part in self.parts.items():
-            prefix = f"{part_name}/"
-            own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            part.load_state_dict({name: torch.from_numpy(array) for name, array in own.items()})
+            for name, tensor in part.state_dict().items():
+                tensor.copy_(torch.from_numpy(np.array(arrays[f"{part_name}/{name}"])))
 
     def _read(self, table: str, rows: Tensor) -> Tensor:
         part_name, name = table.split("/")

@@ -1,11 +1,16 @@
 """Any score as a scorer: slow and right, the judge of every faster search, and the search of what only torch knows."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
+from beamtree.config import Config
 from beamtree.data.requests import Requests
-from beamtree.model.score import PreparedScore, Score
-from beamtree.types import Float32Array, Int64Array
+from beamtree.model.part import MakePart
+from beamtree.model.score import PreparedScore, Score, build_score
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array, Int64Array
 
 
 class TorchScorer:
@@ -17,6 +22,18 @@ class TorchScorer:
     def prepare(self, requests: Requests) -> "TorchScores":
         """Scores for these requests, each prepared by itself when it is first asked for."""
         return TorchScores(self._score, requests)
+
+
+def build_torch_scorer(
+    arrays: Mapping[str, AnyArray], tree: ItemTree, *, config: Config, parts: Mapping[str, MakePart] | None = None
+) -> TorchScorer:
+    """The score that stored arrays describe, named by part; parts: its summands, None is attention alone.
+
+    ArtefactError where the arrays do not fit the parts.
+    """
+    score = build_score(config, tree, seed=0, parts=parts)
+    score.load_arrays(arrays)
+    return TorchScorer(score)
 
 
 class TorchScores:

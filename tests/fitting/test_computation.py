@@ -9,6 +9,7 @@ from beamtree.fitting.computation import build_learner
 from beamtree.model.score import build_score
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.tree_negatives import TreeNegatives
+from tests.model.test_new_part import make_taste
 from tests.small import model_settings, random_histories, random_tree
 from tests.training.runs import batch_from
 
@@ -67,3 +68,17 @@ def test_the_published_correction_counts_negatives_more() -> None:
 def test_draws_are_made_with_dropout_where_the_settings_say() -> None:
     usual = first_loss(dropout=0.5)
     assert first_loss(dropout=0.5, path_mode="training") != usual == first_loss(dropout=0.5, path_mode="evaluation")
+
+
+def test_a_part_that_the_kernels_do_not_know_is_learned_in_torch_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = config_of()
+    known, unknown = (build_score(config, TREE, seed=1, parts=parts) for parts in (None, {"taste": make_taste}))
+    if native.is_available():
+        assert not isinstance(build_learner(known, config=config), TorchLearner)
+        assert not caplog.records
+    assert isinstance(build_learner(unknown, config=config), TorchLearner)
+    assert [record.message for record in caplog.records] == [
+        "The kernels do not know the part taste of the score, so training runs in torch, many times slower."
+    ]

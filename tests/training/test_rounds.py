@@ -93,7 +93,7 @@ def test_every_rectification_learns_in_the_kernels_and_in_torch(normalisation: s
     assert all(each[-1] == 1.0 for each in labels.values())
     assert (labels["subtree"][:-1] < labels["normalised"][:-1]).all(), "divided by less than one"
     assert (labels["subtree"] <= labels["child"]).all(), "the laxer test"
-    tables = [each.weights["node_table"] for each in artefacts.values()]
+    tables = [each.weights["attention/node_table"] for each in artefacts.values()]
     assert all(np.isfinite(table).all() for table in tables)
     assert (tables[0] != tables[1]).any()
     assert (tables[0] != tables[2]).any()

@@ -13,7 +13,7 @@ from beamtree.diagnostics.node_scores import Occupied, scorer_of
 from beamtree.diagnostics.training_loss import level_losses
 from beamtree.tree.build import plant
 from tests.diagnostics.levels_by_hand import plan_for, random_leaf_scores, scorer, sums_of_children
-from tests.small import model_settings, plain_scores, random_histories, random_tree, stirred_model, weights_of
+from tests.small import model_settings, plain_scores, random_histories, random_tree, score_of, stirred_model
 
 
 def test_loss_of_the_targets_ancestors() -> None:
@@ -106,15 +106,7 @@ def test_levels_are_measured_as_the_settings_draw() -> None:
     assert (published[2:] > plain[2:]).all(), "without the positive's share negatives count too much"
 
 
-@pytest.fixture(params=["numpy", "native"])
-def _scoring_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "native" and not native.is_available():
-        pytest.skip("the kernels were not compiled")
-    if request.param == "numpy":
-        monkeypatch.setattr(native, "is_available", lambda: False)
-
-
-@pytest.mark.usefixtures("_scoring_path")
+@pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
 def test_nodes_are_scored_as_the_network_scores_them(history_table: str, normalisation: str) -> None:
@@ -123,7 +115,7 @@ def test_nodes_are_scored_as_the_network_scores_them(history_table: str, normali
     model = stirred_model(settings, tree, seed=0)
     artefact = Artefact(
         config=Config(model=settings),
-        weights=weights_of(model),
+        weights=score_of(model).arrays(),
         tree=tree,
         popularity=np.zeros(11, dtype=np.int64),
         item_table=None,  # type: ignore[arg-type]

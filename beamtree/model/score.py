@@ -1,6 +1,7 @@
 """The score: a sum of named parts over one tree, in torch. Learning and the judge of every search go through it."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from beamtree.config import Config
 from beamtree.data.requests import Requests
-from beamtree.errors import ArtefactError
+from beamtree.errors import ArtefactError, InputError
 from beamtree.model.attention import Attention, make_attention
 from beamtree.model.part import MakePart, Part, PreparedPart, ReadRows
 from beamtree.tree.item_tree import ItemTree
@@ -27,6 +28,8 @@ class Score(nn.Module):
 
     def __init__(self, tree: ItemTree, parts: Mapping[str, Part]) -> None:
         super().__init__()
+        if any("/" in name for name in parts):
+            raise InputError(f"Expected names of parts without a slash, got {', '.join(parts)}.")
         self.tree = tree
         self._parts = nn.ModuleDict(parts)
         self.eval()
@@ -38,8 +41,9 @@ class Score(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the score is computed."""
-        return next((part.device for part in self.parts.values()), torch.device("cpu"))
+        """Where the score is computed; the CPU where it has no numbers."""
+        first = next(chain(self.parameters(), self.buffers()), None)
+        return torch.device("cpu") if first is None else first.device
 
     def tables(self) -> dict[str, nn.Parameter]:
         """The parameters (rows, size) that are read by rows, by name."""

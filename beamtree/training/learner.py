@@ -75,16 +75,19 @@ class TorchLearner:
         score_nodes = self.score.prepare(
             single.requests, read=touched, dropout=torch_generator(seed, "dropout", step, device=device)
         )
-        loss = 0.0
-        for levels in self._levels_at_a_time(height):
+
+        def learn_levels(levels: range) -> float:
+            """The share of some levels in the loss; its gradients are left in the leaves of autograd."""
             places = slice(levels.start - 1, levels.stop - 1)
             scores = score_nodes(levels, nodes[places]).flatten(0, 1)
             labels = None if weights is None else weights[places].flatten()
-            partial = sampled_softmax_loss(scores, log_correction[places].flatten(0, 1), weights=labels)
-            partial = len(levels) / height * partial
+            mean = sampled_softmax_loss(scores, log_correction[places].flatten(0, 1), weights=labels)
+            partial = len(levels) / height * mean
             if partial.requires_grad:
-                partial.backward(retain_graph=True)  # levels share what was prepared
-            loss += float(partial.detach())
+                partial.backward(retain_graph=True)  # the levels share what was prepared for all of them
+            return float(partial.detach())
+
+        loss = sum(learn_levels(levels) for levels in self._levels_at_a_time(height))
         self.score.eval()
         dense = {name: _taken_gradient(weight) for name, weight in small_weights.items()}
         after = {name: value.clone() for name, value in statistics.items()}
@@ -126,8 +129,9 @@ class TorchLearner:
 def _running_statistics(score: Score) -> dict[str, Tensor]:
     """The buffers of batch normalisation, which a pass in training moves, by name."""
     return {
-        f"{prefix}.{name}": buffer
-        for prefix, module in score.named_modules()
+        f"{part_name}/{prefix}.{name}": buffer
+        for part_name, part in score.parts.items()
+        for prefix, module in part.named_modules()
         if isinstance(module, _BatchNorm)
         for name, buffer in module.named_buffers()
     }

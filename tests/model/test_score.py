@@ -70,6 +70,11 @@ def test_a_part_without_weights_is_searched_but_not_learned() -> None:
         ScoreOptimiser(counted, settings=training_settings())
 
 
+def test_a_name_with_a_slash_is_refused() -> None:
+    with pytest.raises(InputError, match="without a slash, got a/b"):
+        Score(TREE, {"a/b": Constant(1.0)})
+
+
 def test_by_default_a_score_is_attention_and_starts_as_the_seed_says() -> None:
     config = small_config()
     score = build_score(config, TREE, seed=7)

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
-from beamtree.model.estimator import SasRec
 from beamtree.model.proposal import Proposal
+from beamtree.model.sequence_encoder import SasRec
 from benchmarks.measure import report, take_turns
 
 HISTORY_LENGTH = 69

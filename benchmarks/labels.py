@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from beamtree.config import Config
-from beamtree.model.estimator import SasRec
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
 from beamtree.tree.build import plant

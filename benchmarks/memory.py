@@ -23,7 +23,7 @@ from beamtree.evaluation.protocol import by_beam, by_scan, evaluate, split_datas
 from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
-from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned, Validated
+from beamtree.training.events import ESTIMATOR, Event, StepDone, TreeRelearned, Validated
 from benchmarks.measure import report
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -45,7 +45,7 @@ class Peaks:
     def listen(self, event: Event) -> None:
         """Training tells when a stage is over."""
         match event:
-            case EstimatorValidated():
+            case StepDone(learner=learner) | Validated(learner=learner) if learner == ESTIMATOR:
                 self.end("estimator")
             case StepDone():
                 self.end("labels and learning")

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beamtree.storage import replace_text
-from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone
+from beamtree.training.events import ESTIMATOR, Event, Listener, StepDone, Validated
+from beamtree.training.trainer import SELECTION_METRIC
 
 Clock = Callable[[], float]
 
@@ -33,9 +34,10 @@ class Journal:
 
     def __call__(self, event: Event) -> None:
         """Take note of an event; all but the single steps are written down at once."""
-        if isinstance(event, EstimatorValidated):
+        if isinstance(event, Validated) and event.learner == ESTIMATOR:
             self.epochs = [entry for entry in self.epochs if entry["epoch"] < event.epoch]
-            self.epochs.append({"epoch": event.epoch, "loss": event.loss, "score": event.score})
+            score = event.metrics[SELECTION_METRIC]
+            self.epochs.append({"epoch": round(event.epoch), "loss": event.loss, "score": score})
         if not isinstance(event, StepDone):
             self.save()
         self._listen(event)

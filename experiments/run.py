@@ -27,7 +27,7 @@ from beamtree.data.items import read_items
 from beamtree.data.split import HeldOut
 from beamtree.errors import BeamtreeError, InterruptedTraining
 from beamtree.evaluation.protocol import evaluate, held_out_requests, split_dataset
-from beamtree.training.events import EstimatorValidated, Event, Listener, StepDone, Validated
+from beamtree.training.events import Event, Listener, StepDone, Validated
 from experiments.experiment import Experiment, data_folder, read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, append_lines, has_settings, read_lines, replace_run, standing_line
@@ -217,10 +217,11 @@ def tell(event: Event) -> None:
     match event:
         case StepDone():
             return
-        case Validated(step=step, epoch=epoch, metrics=metrics, is_best=is_best):
-            text = f"step {step:,}, epoch {epoch:.2f}: validation F@20 {metrics['f@20']:.4f}{' *' if is_best else ''}"
-        case EstimatorValidated(epoch=epoch, loss=loss, score=score, is_best=is_best):
-            text = f"estimator, epoch {epoch}: loss {loss:.3f}, validation F@20 {score:.4f}{' *' if is_best else ''}"
+        case Validated():
+            text = (
+                f"{event.learner}, step {event.step:,}, epoch {event.epoch:.2f}: loss {event.loss:.3f}, "
+                f"validation F@20 {event.metrics['f@20']:.4f}{' *' if event.is_best else ''}"
+            )
         case _:
             text = str(event)
     print(f"  {text}", flush=True)

@@ -21,8 +21,8 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
-from beamtree.training.estimate import TrainingWindows
 from beamtree.training.interrupt import stop_requests
+from beamtree.training.windows import TrainingWindows
 from experiments.estimators import obtain_estimator
 from experiments.journal import Journal
 

@@ -10,7 +10,7 @@ from beamtree.config import PRESETS, Config, PresetName
 from beamtree.data.dataset import prepare_dataset
 from beamtree.evaluation.protocol import split_dataset
 from beamtree.fitting.fit import fit_model
-from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
+from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned
 from tests.small import two_group_log
 
 STEPS, BATCH_SIZE = 2, 12
@@ -39,9 +39,10 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
         listen=events.append,
         should_stop=lambda: False,
     )
-    assert sum(isinstance(event, StepDone) for event in events) == STEPS * rounds
+    learners = [event.learner for event in events if isinstance(event, StepDone)]
+    assert learners.count(TREE_MODEL) == STEPS * rounds
     assert sum(isinstance(event, TreeRelearned) for event in events) == rounds - 1
-    assert any(isinstance(event, EstimatorValidated) for event in events) == (whole.training.method == "dtr-t-rl")
+    assert (ESTIMATOR in learners) == (whole.training.method == "dtr-t-rl")
     tree = artefact.tree
     assert tree.level_sizes[-2] > config.training.negatives + 1, "draws go down the tree"
     assert sorted(tree.item_at_leaf.tolist()) == list(range(len(dataset.items)))

@@ -4,22 +4,23 @@ import time
 from functools import partial
 from typing import Any
 
-from beamtree.config import TrainingSettings
+from beamtree.config import Config, TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
-from beamtree.training.checkpoint import RunIdentity
-from beamtree.training.events import TreeRelearned
+from beamtree.training.checkpoint import Identity
+from beamtree.training.events import TREE_MODEL, TreeRelearned
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.labelled import RectifiedInstances
-from beamtree.training.optimise import SELECTION_METRIC, CheckpointPlan, optimise
 from beamtree.training.randomness import seed_for
 from beamtree.training.relearn import Relearned, relearn_tree
 from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
+from beamtree.training.schedule import model_schedule
 from beamtree.training.soft_labels import SoftInstances
+from beamtree.training.trainer import SELECTION_METRIC, CheckpointPlan, Trainer
 from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
 from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
@@ -35,21 +36,19 @@ ASSIGNMENTS: dict[str, Assign] = {
 def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     """All rounds that the settings ask for, or what is left of them. estimator: rectifies the labels, if there is one.
 
-    With a folder for checkpoints, the state between two rounds is kept there, and within a round as `optimise` does.
+    With a folder for checkpoints, the state between two rounds is kept there, and within a round by the trainer.
     """
     config = run.config
-    identity = RunIdentity.of(config, data_fingerprint=run.dataset.fingerprint)
-    device = learning_device(config)
-    rounds = _begin(run, identity=identity)
+    identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint)
+    rounds, score = _begin(run, identity=identity)
     while rounds.round < config.training.rounds:
-        model = build_score(config, rounds.tree, seed=seed_for(config.training.seed, "weights")).to(device)
-        rounds.restore(model)
-        report = _learn_round(run, model, rounds, estimator=estimator, identity=identity)
-        rounds.finish(model, report, score=report["validation"].get(SELECTION_METRIC))
+        report = _learn_round(run, score, rounds, estimator=estimator, identity=identity)
+        rounds.finish(score.arrays(), report, score=report["validation"].get(SELECTION_METRIC))
         if rounds.round < config.training.rounds:
             started = time.monotonic()
-            relearned = _relearn(run, model, rounds)
-            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows, node_tables=model.node_tables())
+            relearned = _relearn(run, score, rounds)
+            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows, node_tables=score.node_tables())
+            score = _score_of(rounds, config=config)
             report |= {
                 "moved_share": relearned.moved_share,
                 "score_before": relearned.score_before,
@@ -63,35 +62,46 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     return rounds
 
 
-def _begin(run: FitRun, *, identity: RunIdentity) -> Rounds:
-    """Where the rounds stand in the folder of a resumed run; else a first tree and a model that has learned nothing."""
+def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
+    """Where the rounds stand in the folder of a resumed run, or before the first one; and the score to learn next."""
     if run.work is not None and run.work.resume:
         kept = load_rounds(run.work.directory / "rounds", identity=identity)
         if kept is not None:
-            return kept
+            return kept, _score_of(kept, config=run.config)
     elif run.work is not None:
         forget_rounds(run.work.directory)
     started = time.monotonic()
     on_step = run.stop_while("planting the first tree")
     tree, first_vectors = plant_first_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
-    model = build_score(run.config, tree, seed=seed_for(run.config.training.seed, "weights"))
+    score = _fresh_score(tree, config=run.config)
     if first_vectors is not None:
-        model.start_from_items(first_vectors)
-    rounds = Rounds.first(tree, model.arrays())
+        score.start_from_items(first_vectors)
+    rounds = Rounds.first(tree, score.arrays())
     rounds.planting_seconds = time.monotonic() - started
     _keep(run, rounds, identity=identity)
-    return rounds
+    return rounds, score.to(learning_device(run.config))
 
 
-def _keep(run: FitRun, rounds: Rounds, *, identity: RunIdentity) -> None:
+def _score_of(rounds: Rounds, *, config: Config) -> Score:
+    """A score over the tree of the round that comes next, with the weights that it starts from."""
+    score = _fresh_score(rounds.tree, config=config)
+    score.load_arrays(rounds.weights)
+    return score.to(learning_device(config))
+
+
+def _fresh_score(tree: ItemTree, *, config: Config) -> Score:
+    return build_score(config, tree, seed=seed_for(config.training.seed, "weights"))
+
+
+def _keep(run: FitRun, rounds: Rounds, *, identity: Identity) -> None:
     if run.work is not None:
         save_rounds(run.work.directory / "rounds", rounds, identity=identity)
 
 
 def _learn_round(
-    run: FitRun, model: Score, rounds: Rounds, *, estimator: Estimator | None, identity: RunIdentity
+    run: FitRun, score: Score, rounds: Rounds, *, estimator: Estimator | None, identity: Identity
 ) -> dict[str, Any]:
-    """Learn the model over the tree of this round; a report of how it went."""
+    """Learn the score over the tree of this round; a report of how it went."""
     seed = run.config.training.seed
     settings = run.config.training.model_copy(update={"seed": round_seed(seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
@@ -100,18 +110,18 @@ def _learn_round(
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
-        plan = CheckpointPlan(directory, identity=identity, resume=run.work.resume)
+        plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
-    progress = optimise(
-        build_learner(model, config=config),
+    progress = Trainer(
+        TREE_MODEL,
+        build_learner(score, config=config),
         drawn if labelled is None else labelled,
-        settings=settings,
-        validate=model_validation(model, run.dataset, users, config=run.config),
+        schedule=model_schedule(settings, num_instances=len(drawn)),
+        validate=model_validation(score, run.dataset, users, config=run.config),
         plan=plan,
         listen=run.listen,
         should_stop=run.should_stop,
-    )
-    best = next((entry for entry in progress.validations if entry["step"] == progress.best_step), {})
+    ).run()
     labels: dict[str, Any] = {}
     if labelled is not None:
         mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]
@@ -120,7 +130,7 @@ def _learn_round(
         "round": rounds.round,
         "steps": progress.step,
         "best_step": progress.best_step,
-        "validation": best,
+        "validation": progress.best_validation(),
         "validations": progress.validations,
         **labels,
         "seconds": round(progress.seconds - (0.0 if labelled is None else labelled.seconds), 1),
@@ -137,13 +147,13 @@ def _labelled(
     return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification=settings.rectification)
 
 
-def _relearn(run: FitRun, model: Score, rounds: Rounds) -> Relearned:
+def _relearn(run: FitRun, score: Score, rounds: Rounds) -> Relearned:
     """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
     settings = run.config.tree
     return relearn_tree(
         rounds.tree,
         run.instances_of_round(rounds.round - 1),
-        add_scores=build_candidate_scores(model),
+        add_scores=build_candidate_scores(score),
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
         assign=ASSIGNMENTS[settings.assignment],

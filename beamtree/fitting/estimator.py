@@ -71,6 +71,7 @@ def train_estimator(
             validate=estimator_validation(dataset, users, config=config),
             device=learning_device(config),
             listen=listen,
+            checkpoint_minutes=config.training.checkpoint_minutes,
             should_stop=should_stop,
         ),
     )

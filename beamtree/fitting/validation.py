@@ -15,7 +15,6 @@ from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.scorer import Scorer
-from beamtree.training.optimise import SELECTION_METRIC
 from beamtree.training.randomness import numpy_generator
 
 CUTOFFS = (20,)
@@ -50,13 +49,15 @@ def _scorer_of(score: Score) -> Scorer:
     return build_scorer(score.arrays(), score.tree, settings=attention.settings)
 
 
-def estimator_validation(dataset: Dataset, users: HeldOut, *, config: Config) -> Callable[[Estimator], float] | None:
-    """The score of an estimator that ranks every item for these users; None where there are no users."""
+def estimator_validation(
+    dataset: Dataset, users: HeldOut, *, config: Config
+) -> Callable[[Estimator], Mapping[str, float]] | None:
+    """The metrics of an estimator that ranks every item for these users; None without users."""
     if len(users) == 0:
         return None
 
-    def validate(estimator: Estimator) -> float:
+    def validate(estimator: Estimator) -> Mapping[str, float]:
         recommend = by_scores(estimator.scores, history_length=estimator.history_length, num_items=len(dataset.items))
-        return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
+        return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate

@@ -1,78 +1,88 @@
-"""Checkpoints: everything that a run needs to go on as if it had never stopped, byte for byte."""
+"""Checkpoints: one format for everything that is kept between two starts of a run.
+
+A checkpoint is a bundle of a manifest (kind, format version, identity, progress) and one file of arrays, whose names
+begin with the group they belong to: `model/node_table`, `optimiser/...`. The learners, the state between two rounds and
+the finished estimator are all kept so.
+"""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.config import Config
 from beamtree.errors import ArtefactError
 from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
-from beamtree.training.learner import Learner
+from beamtree.types import AnyArray
 
-KIND = "beamtree checkpoint"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+ARRAYS_FILE = "state.safetensors"
 
-Arrays = dict[str, npt.NDArray[Any]]
-
-
-@dataclass
-class Progress:
-    """Where a run stands; small, exact, and all there is besides the arrays. seconds: spent so far, over all starts."""
-
-    step: int = 0
-    smoothed_loss: float | None = None
-    lowest_loss: float | None = None
-    best_step: int = 0
-    best_score: float | None = None
-    validations_since_best: int = 0
-    validations: list[dict[str, float]] = field(default_factory=list)
-    seconds: float = field(default=0.0, compare=False)
+Arrays = dict[str, AnyArray]
 
 
 @dataclass(frozen=True)
-class RunIdentity:
-    """What two runs must share for one to go on where the other stopped."""
+class Identity:
+    """What two runs must share for one to go on where the other stopped.
 
-    settings: dict[str, Any]
-    data_fingerprint: str
+    key: fingerprint of the data, or of everything that decides what is kept. settings: section -> name -> value,
+    compared one by one so that a refusal can name those that differ.
+    """
+
+    key: str
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Config, *, data_fingerprint: str) -> "RunIdentity":
+    def of(cls, config: Config, *, data_fingerprint: str) -> "Identity":
         """Identity of a run with these settings on this data; how often checkpoints are written does not matter."""
         settings = config.model_dump(mode="json")
         del settings["training"]["checkpoint_minutes"]
-        return cls(settings=settings, data_fingerprint=data_fingerprint)
+        return cls(key=data_fingerprint, settings=settings)
 
 
-def save_checkpoint(
-    directory: Path,
-    learner: Learner,
-    *,
-    best: Mapping[str, npt.NDArray[Any]],
-    instances: Mapping[str, npt.NDArray[Any]],
-    progress: Progress,
-    identity: RunIdentity,
-) -> None:
+@dataclass(frozen=True)
+class Checkpoint:
+    """progress: small and exact, as JSON. arrays: by group, then by name; a group that is absent was empty."""
+
+    progress: Mapping[str, Any]
+    arrays: Mapping[str, Mapping[str, AnyArray]]
+
+    def group(self, name: str) -> Arrays:
+        """The arrays of a group."""
+        return dict(self.arrays.get(name, {}))
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, kind: str, identity: Identity) -> None:
     """Write a checkpoint; the one before stays valid until this one is complete.
 
-    best: the best weights so far; instances: what the training instances keep of themselves.
+    kind: what is kept, such as "tree model"; only the same kind is loaded again.
     """
-    arrays = {f"model/{name}": array for name, array in learner.model_arrays().items()}
-    arrays |= {f"optimiser/{name}": array for name, array in learner.optimiser_arrays().items()}
-    arrays |= {f"best/{name}": array for name, array in best.items()}
-    arrays |= {f"instances/{name}": array for name, array in instances.items()}
+    flat = {f"{group}/{name}": array for group, arrays in checkpoint.arrays.items() for name, array in arrays.items()}
     manifest = {
-        "kind": KIND,
+        "kind": _full_kind(kind),
         "format_version": FORMAT_VERSION,
-        "progress": asdict(progress),
-        "settings": identity.settings,
-        "data_fingerprint": identity.data_fingerprint,
+        "identity": {"key": identity.key, "settings": identity.settings},
+        "progress": checkpoint.progress,
     }
-    write_bundle(directory, manifest, files={"state.safetensors": write_arrays(arrays)})
+    write_bundle(directory, manifest, files={ARRAYS_FILE: write_arrays(flat)})
+
+
+def load_checkpoint(directory: Path, *, kind: str, identity: Identity) -> Checkpoint | None:
+    """What was saved last, None where nothing was.
+
+    ArtefactError where it is damaged, of another kind or format, or of a run with another identity.
+    """
+    if not has_checkpoint(directory):
+        return None
+    manifest = read_manifest(directory)
+    _check(directory, manifest, kind=kind, identity=identity)
+    arrays: dict[str, Arrays] = {}
+    for full_name, array in map_arrays(bundle_file(directory, manifest, ARRAYS_FILE)).items():
+        group, _, name = full_name.partition("/")
+        arrays.setdefault(group, {})[name] = np.array(array)
+    return Checkpoint(manifest["progress"], arrays)
 
 
 def has_checkpoint(directory: Path) -> bool:
@@ -80,46 +90,38 @@ def has_checkpoint(directory: Path) -> bool:
     return (directory / MANIFEST).is_file()
 
 
-@dataclass(frozen=True)
-class Restored:
-    """What a checkpoint holds besides the learner's state."""
-
-    progress: Progress
-    best: Arrays
-    instances: Arrays
+def forget_checkpoint(directory: Path) -> None:
+    """Make a later resumption start from the beginning; what else lies in the folder stays."""
+    (directory / MANIFEST).unlink(missing_ok=True)
 
 
-def restore_checkpoint(directory: Path, learner: Learner, *, identity: RunIdentity) -> Restored:
-    """Put the learner where the checkpoint was taken; gives all the rest that was saved with it."""
-    manifest = read_manifest(directory)
-    check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
-    arrays = map_arrays(bundle_file(directory, manifest, "state.safetensors"))
-    learner.load_model_arrays(_below("model/", arrays))
-    learner.restore_optimiser(_below("optimiser/", arrays))
-    progress = Progress(**manifest["progress"])
-    return Restored(progress, best=_below("best/", arrays), instances=_below("instances/", arrays))
+def copied(arrays: Mapping[str, AnyArray]) -> Arrays:
+    """The same arrays in memory of their own, which learning does not change."""
+    return {name: array.copy() for name, array in arrays.items()}
 
 
-def _below(prefix: str, arrays: Arrays) -> Arrays:
-    return {name.removeprefix(prefix): np.array(array) for name, array in arrays.items() if name.startswith(prefix)}
+def _full_kind(kind: str) -> str:
+    return f"beamtree checkpoint: {kind}"
 
 
-def check_identity(
-    directory: Path, manifest: Mapping[str, Any], identity: RunIdentity, *, kind: str, format_version: int
-) -> None:
-    """ArtefactError unless the manifest is of this kind and version, and of a run with these settings on this data."""
-    if manifest.get("kind") != kind or manifest.get("format_version") != format_version:
+def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity: Identity) -> None:
+    if manifest.get("kind") != _full_kind(kind) or manifest.get("format_version") != FORMAT_VERSION:
         raise ArtefactError(
             f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected "
-            f"{kind!r}, format {format_version}. Start again without --resume."
+            f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again without --resume."
         )
-    if manifest["data_fingerprint"] != identity.data_fingerprint:
+    kept = manifest["identity"]
+    if kept["key"] != identity.key:
         raise ArtefactError(
             f"The checkpoint in {directory} was made from another log. "
             "Give the same log, or start again without --resume."
         )
-    then, now = _flat(manifest["settings"]), _flat(identity.settings)
-    changed = [f"{key}: {then.get(key)!r} then, {now.get(key)!r} now" for key in now if then.get(key) != now[key]]
+    then, now = _flat(kept["settings"]), _flat(identity.settings)
+    changed = [
+        f"{name}: {then.get(name)!r} then, {now.get(name)!r} now"
+        for name in dict.fromkeys([*now, *then])
+        if then.get(name) != now.get(name)
+    ]
     if changed:
         raise ArtefactError(
             f"The checkpoint in {directory} was made with other settings ({'; '.join(changed)}). "
@@ -127,5 +129,5 @@ def check_identity(
         )
 
 
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{section}.{key}": value for section, values in settings.items() for key, value in values.items()}
+def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {f"{section}.{name}": value for section, values in settings.items() for name, value in values.items()}

@@ -1,13 +1,18 @@
-"""What training tells the outside while it runs. Who listens (progress bar, log lines, nobody) is passed in."""
+"""What training reports while it runs. Whoever listens (progress bar, log lines, a test) is passed in."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+TREE_MODEL = "tree model"
+ESTIMATOR = "estimator"
+"""Names of learners in events: several may take turns in one fit."""
+
 
 @dataclass(frozen=True)
 class StepDone:
-    """A step was taken; loss is smoothed over recent steps."""
+    """A step was taken; loss is smoothed over recent steps, instances is the size of the batch."""
 
+    learner: str
     step: int
     total_steps: int
     instances: int
@@ -17,10 +22,12 @@ class StepDone:
 
 @dataclass(frozen=True)
 class Validated:
-    """The model was asked for the validation users."""
+    """A learner was measured on the validation users; loss is smoothed over recent steps."""
 
+    learner: str
     step: int
     epoch: float
+    loss: float
     metrics: Mapping[str, float]
     is_best: bool
 
@@ -29,6 +36,7 @@ class Validated:
 class Resumed:
     """Training goes on from a checkpoint."""
 
+    learner: str
     step: int
 
 
@@ -36,19 +44,9 @@ class Resumed:
 class StoppedEarly:
     """Validation stopped improving."""
 
+    learner: str
     step: int
     best_step: int
-
-
-@dataclass(frozen=True)
-class EstimatorValidated:
-    """An epoch of the estimator is over; score is its metric on the validation users."""
-
-    epoch: int
-    most_epochs: int
-    loss: float
-    score: float
-    is_best: bool
 
 
 @dataclass(frozen=True)
@@ -68,5 +66,5 @@ class TreeRelearned:
     score_after: float
 
 
-Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorValidated | EstimatorAwaited | TreeRelearned
+Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned
 Listener = Callable[[Event], None]

@@ -10,7 +10,6 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import DataError, InputError
 from beamtree.training.horizon import TargetHorizon
-from beamtree.training.randomness import numpy_generator
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 VERY_NEXT = TargetHorizon()
@@ -148,24 +147,3 @@ class TrainingInstances:
         span = np.searchsorted(self._first_instance, instances, side="right") - 1
         start = self.spans.start[span]
         return span, start, start + self.first_target + instances - self._first_instance[span]
-
-
-class ShuffledOrder:
-    """Which instances make up the batch of a step: a new shuffle each epoch, a pure function of (seed, step)."""
-
-    def __init__(self, num_instances: int, *, batch_size: int, seed: int) -> None:
-        self.batch_size = min(batch_size, num_instances)
-        self.steps_per_epoch = num_instances // self.batch_size
-        self._num_instances = num_instances
-        self._seed = seed
-        self._epoch = -1
-        self._order: Int64Array = np.empty(0, dtype=np.int64)
-
-    def instances_of(self, step: int) -> Int64Array:
-        """Numbers of the instances of a step; what does not fill a last batch waits for another epoch's shuffle."""
-        epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
-        if epoch != self._epoch:
-            self._order = numpy_generator(self._seed, "order", epoch).permutation(self._num_instances)
-            self._epoch = epoch
-        first = step_in_epoch * self.batch_size
-        return self._order[first : first + self.batch_size]

@@ -5,20 +5,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from beamtree.config import MovedRows
 from beamtree.model.embedding_init import node_means
-from beamtree.model.score import Score
-from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
-from beamtree.training.checkpoint import RunIdentity, check_identity
+from beamtree.training.checkpoint import (
+    Arrays,
+    Checkpoint,
+    Identity,
+    copied,
+    forget_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
 
-KIND = "beamtree rounds"
-FORMAT_VERSION = 2
-
-Arrays = dict[str, npt.NDArray[Any]]
+KIND = "rounds"
 
 
 @dataclass
@@ -36,18 +37,14 @@ class Rounds:
     planting_seconds: float = 0.0
 
     @classmethod
-    def first(cls, tree: ItemTree, weights: Mapping[str, npt.NDArray[Any]]) -> "Rounds":
+    def first(cls, tree: ItemTree, weights: Mapping[str, AnyArray]) -> "Rounds":
         """Before anything is learned."""
-        start = {name: array.copy() for name, array in weights.items()}
+        start = copied(weights)
         return cls(0, tree, start, best_round=0, best_tree=tree, best_weights=start)
 
-    def restore(self, score: Score) -> None:
-        """Put the weights that this round starts from into the score."""
-        score.load_arrays(self.weights)
-
-    def finish(self, model: Score, report: dict[str, Any], *, score: float | None) -> None:
+    def finish(self, weights: Mapping[str, AnyArray], report: dict[str, Any], *, score: float | None) -> None:
         """Take over what a round learned. Without a score, the latest round counts as the best."""
-        self.weights = {name: array.copy() for name, array in model.arrays().items()}
+        self.weights = copied(weights)
         self.reports.append(report)
         if score is None or self.best_score is None or score > self.best_score:
             self.best_round, self.best_tree, self.best_weights = self.round, self.tree, self.weights
@@ -68,7 +65,7 @@ class Rounds:
         self.tree = tree
 
 
-def moved_leaf_rows(node_table: npt.NDArray[Any], old: ItemTree, new: ItemTree) -> npt.NDArray[Any]:
+def moved_leaf_rows(node_table: AnyArray, old: ItemTree, new: ItemTree) -> AnyArray:
     """The node table with the row of each item's old leaf at its new leaf; rows of vacant leaves stay."""
     first = old.level_offsets[old.height]
     moved = node_table.copy()
@@ -76,7 +73,7 @@ def moved_leaf_rows(node_table: npt.NDArray[Any], old: ItemTree, new: ItemTree) 
     return moved
 
 
-def rebuilt_inner_rows(node_table: npt.NDArray[Any], tree: ItemTree) -> npt.NDArray[Any]:
+def rebuilt_inner_rows(node_table: AnyArray, tree: ItemTree) -> AnyArray:
     """The node table with the mean of the items' leaves below it at each inner node."""
     first = tree.level_offsets[tree.height]
     rebuilt = node_table.copy()
@@ -89,19 +86,9 @@ def round_seed(seed: int, round_number: int) -> int:
     return (seed + round_number * 0x9E3779B1) % 2**32
 
 
-def save_rounds(directory: Path, rounds: Rounds, *, identity: RunIdentity) -> None:
+def save_rounds(directory: Path, rounds: Rounds, *, identity: Identity) -> None:
     """Keep the state between two rounds."""
-    arrays: Arrays = {
-        "item_at_leaf": rounds.tree.item_at_leaf,
-        "best_item_at_leaf": rounds.best_tree.item_at_leaf,
-    }
-    arrays |= {f"weights/{name}": array for name, array in rounds.weights.items()}
-    arrays |= {f"best/{name}": array for name, array in rounds.best_weights.items()}
-    manifest = {
-        "kind": KIND,
-        "format_version": FORMAT_VERSION,
-        "settings": identity.settings,
-        "data_fingerprint": identity.data_fingerprint,
+    progress = {
         "branching": rounds.tree.branching,
         "round": rounds.round,
         "best_round": rounds.best_round,
@@ -109,37 +96,32 @@ def save_rounds(directory: Path, rounds: Rounds, *, identity: RunIdentity) -> No
         "reports": rounds.reports,
         "planting_seconds": rounds.planting_seconds,
     }
-    write_bundle(directory, manifest, files={"rounds.safetensors": write_arrays(arrays)})
-
-
-def load_rounds(directory: Path, *, identity: RunIdentity) -> Rounds | None:
-    """The state that `save_rounds` kept, or None where there is none yet."""
-    if not (directory / MANIFEST).is_file():
-        return None
-    manifest = read_manifest(directory)
-    check_identity(directory, manifest, identity, kind=KIND, format_version=FORMAT_VERSION)
     arrays = {
-        name: np.array(array)
-        for name, array in map_arrays(bundle_file(directory, manifest, "rounds.safetensors")).items()
+        "tree": {"item_at_leaf": rounds.tree.item_at_leaf},
+        "weights": rounds.weights,
+        "best_tree": {"item_at_leaf": rounds.best_tree.item_at_leaf},
+        "best_weights": rounds.best_weights,
     }
+    save_checkpoint(directory, Checkpoint(progress, arrays), kind=KIND, identity=identity)
 
-    def below(prefix: str) -> Arrays:
-        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
+def load_rounds(directory: Path, *, identity: Identity) -> Rounds | None:
+    """The state that `save_rounds` kept, or None where there is none yet."""
+    kept = load_checkpoint(directory, kind=KIND, identity=identity)
+    if kept is None:
+        return None
+    progress = dict(kept.progress)
+    branching = progress.pop("branching")
     return Rounds(
-        manifest["round"],
-        ItemTree(manifest["branching"], arrays["item_at_leaf"]),
-        below("weights/"),
-        best_round=manifest["best_round"],
-        best_tree=ItemTree(manifest["branching"], arrays["best_item_at_leaf"]),
-        best_weights=below("best/"),
-        best_score=manifest["best_score"],
-        reports=manifest["reports"],
-        planting_seconds=manifest["planting_seconds"],
+        tree=ItemTree(branching, kept.group("tree")["item_at_leaf"]),
+        weights=kept.group("weights"),
+        best_tree=ItemTree(branching, kept.group("best_tree")["item_at_leaf"]),
+        best_weights=kept.group("best_weights"),
+        **progress,
     )
 
 
 def forget_rounds(work_directory: Path) -> None:
     """Make a later resumption start from the beginning, whatever rounds an earlier run left in this folder."""
-    for manifest in [work_directory / "rounds" / MANIFEST, *work_directory.glob(f"round-*/{MANIFEST}")]:
-        manifest.unlink(missing_ok=True)
+    for directory in (work_directory / "rounds", *work_directory.glob("round-*")):
+        forget_checkpoint(directory)

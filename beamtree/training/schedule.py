@@ -1,9 +1,11 @@
-"""The learning rate over the steps: linear warm-up, then decay."""
+"""A plan of training before it begins: the order of the batches, the learning rate of each step, when to validate."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from beamtree.config import TrainingSettings
+from beamtree.config import EstimatorSettings, TrainingSettings
+from beamtree.training.order import ShuffledOrder, full_batches, whole_epochs
 
 FLOOR = 1e-6
 """No decay goes below this learning rate."""
@@ -11,11 +13,87 @@ FLOOR = 1e-6
 PUBLISHED_DECAY_STEPS = 15_000.0
 """Exponential decay falls to 1/e in so many steps after the warm-up."""
 
-Schedule = Callable[[int], float]
+SHORT_WARMUP_STEPS = 100
+
+LearningRate = Callable[[int], float]
+"""From the step, counted from 0, to its learning rate."""
 
 
-def learning_rates(settings: TrainingSettings, *, total_steps: int) -> Schedule:
-    """A function from the step, counted from 0, to its learning rate."""
+@dataclass(frozen=True)
+class Schedule:
+    """How long a learner trains, on which batches, and how often it is validated.
+
+    validation_steps: validated once so many steps are done. patience: validations in a row without a better one that
+    end the training. remedy: the sentence that ends the message where the loss diverges: which settings to change.
+    """
+
+    order: ShuffledOrder
+    total_steps: int
+    learning_rate: LearningRate
+    validation_steps: frozenset[int]
+    patience: int
+    remedy: str
+
+
+def model_schedule(settings: TrainingSettings, *, num_instances: int) -> Schedule:
+    """Full batches for the epochs or instances that the settings allow, with evenly spread validations."""
+    order = full_batches(num_instances, batch_size=settings.batch_size, seed=settings.seed)
+    total_steps = max(1, round(settings.epochs * order.steps_per_epoch))
+    if settings.most_instances is not None:
+        batch_size = order.instances_per_epoch // order.steps_per_epoch
+        total_steps = min(total_steps, max(1, settings.most_instances // batch_size))
+    validations = settings.validations
+    return Schedule(
+        order=order,
+        total_steps=total_steps,
+        learning_rate=learning_rates(settings, total_steps=total_steps),
+        validation_steps=frozenset(round(total_steps * (i + 1) / validations) for i in range(validations)),
+        patience=settings.patience,
+        remedy=(
+            f"Start again (--restart) with a lower training.learning_rate (now {settings.learning_rate:g}), a lower "
+            f"training.clip_norm (now {settings.clip_norm:g}) or a longer training.warmup_steps (now "
+            f"{settings.warmup_steps})."
+        ),
+    )
+
+
+def epoch_schedule(
+    num_instances: int,
+    *,
+    batch_size: int,
+    epochs: int,
+    learning_rate: float,
+    patience: int,
+    seed: int,
+    remedy: str,
+) -> Schedule:
+    """Whole epochs with a validation after each; a short warm-up, then a constant rate."""
+    order = whole_epochs(num_instances, batch_size=batch_size, seed=seed)
+    return Schedule(
+        order=order,
+        total_steps=epochs * order.steps_per_epoch,
+        learning_rate=lambda step: learning_rate * min(1.0, (step + 1) / SHORT_WARMUP_STEPS),
+        validation_steps=frozenset(order.steps_per_epoch * (epoch + 1) for epoch in range(epochs)),
+        patience=patience,
+        remedy=remedy,
+    )
+
+
+def estimator_schedule(settings: EstimatorSettings, *, num_windows: int, seed: int) -> Schedule:
+    """Epochs over the windows as the settings of the estimator say."""
+    return epoch_schedule(
+        num_windows,
+        batch_size=settings.batch_size,
+        epochs=settings.epochs,
+        learning_rate=settings.learning_rate,
+        patience=settings.patience,
+        seed=seed,
+        remedy=f"Lower estimator.learning_rate (now {settings.learning_rate:g}) and start again.",
+    )
+
+
+def learning_rates(settings: TrainingSettings, *, total_steps: int) -> LearningRate:
+    """Linear warm-up over at most a tenth of the steps, then the decay that the settings name."""
     peak = settings.learning_rate
     warmup = min(settings.warmup_steps, total_steps // 10)
     remaining = max(total_steps - warmup, 1)

@@ -12,7 +12,7 @@ import experiments.run
 from beamtree.data.split import HeldOut, Split
 from beamtree.errors import InterruptedTraining
 from beamtree.evaluation.protocol import split_dataset
-from beamtree.training.events import EstimatorValidated, Event, Resumed, StepDone
+from beamtree.training.events import ESTIMATOR, Event, Resumed, StepDone, Validated
 from experiments.experiment import read_experiments
 from experiments.journal import Journal
 from experiments.results import Line, read_lines
@@ -253,7 +253,7 @@ def test_an_estimator_is_trained_once_and_charged_to_every_run_that_uses_it(
     monkeypatch.setattr(experiments.run, "tell", seen.append)
     files = [settings(folder, system, f'system = "{system}"') for system in ("dtr-t-rl", "sasrec")]
     assert run(folder, *files) == 0
-    assert [event.epoch for event in seen if isinstance(event, EstimatorValidated)] == [1, 2]
+    assert [event.epoch for event in seen if isinstance(event, Validated) and event.learner == ESTIMATOR] == [1, 2]
     [cost_file] = (folder / "work" / "estimators").glob("cost-*.json")
     cost = json.loads(cost_file.read_text())
     tree, sasrec = (line for line in read_lines(folder / "runs.jsonl") if line["split"] == "test")

@@ -10,15 +10,17 @@ from beamtree.artefact import Artefact, load_artefact, save_artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
+from beamtree.data.requests import Requests
 from beamtree.data.split import split_none, split_users
 from beamtree.errors import ArtefactError, InterruptedTraining, SettingsError
-from beamtree.evaluation.protocol import Questions, by_beam, evaluate
+from beamtree.evaluation.protocol import by_beam, evaluate
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.retriever import Retriever
+from beamtree.retrieval.scorers import build_scorer
 from beamtree.rivals.popularity import Popularity
-from beamtree.training.events import Event, Resumed, StepDone, Validated
+from beamtree.training.events import TREE_MODEL, Event, Resumed, StepDone, Validated
 from tests.small import assert_same_bytes, small_config, two_group_log
 
 GROUP = 25
@@ -79,11 +81,11 @@ def test_recommendations_stay_in_the_group_that_was_seen(fitted: Artefact) -> No
 def test_it_beats_popularity(dataset: Dataset, fitted: Artefact) -> None:
     config = learning_config(retrieval={"exclude_seen": False})
     split = split_users(dataset.sequences, seed=2)
-    engine = Engine(fitted.weights, fitted.tree, settings=config.model)
+    engine = Engine(build_scorer(fitted.weights, fitted.tree, settings=config.model), fitted.tree)
     popularity = Popularity.fit(dataset.sequences, split.train, num_items=2 * GROUP)
 
-    def most_popular(questions: Questions, k: int) -> Any:
-        return popularity.recommend(k, num_users=len(questions.users))[0]
+    def most_popular(requests: Requests, k: int) -> Any:
+        return popularity.recommend(k, num_users=len(requests))[0]
 
     learned = evaluate(by_beam(engine, beam_width=8), dataset, split.test, config=config, cutoffs=(5,))
     popular = evaluate(most_popular, dataset, split.test, config=config, cutoffs=(5,))
@@ -136,7 +138,7 @@ def test_the_same_seed_gives_the_same_bytes(dataset: Dataset, method: str) -> No
     assert_same_bytes({**first.weights}, {**again.weights})
     np.testing.assert_array_equal(first.tree.item_at_leaf, again.tree.item_at_leaf)
     other = fit(dataset, small_config(training={"method": method, "seed": 1}))
-    assert (first.weights["mlp.0.weight"] != other.weights["mlp.0.weight"]).any()
+    assert (first.weights["attention/mlp.0.weight"] != other.weights["attention/mlp.0.weight"]).any()
 
 
 def test_with_nobody_held_out_it_trains_to_the_end(dataset: Dataset) -> None:
@@ -164,7 +166,7 @@ def test_it_starts_from_who_interacted_with_what_where_it_is_told_to(dataset: Da
     for first_vectors, is_alike in (("cooccurrence", True), ("random", False)):
         model = {"first_vectors": first_vectors, "history_table": "separate"}
         still = fit(dataset, small_config(model=model, training={"learning_rate": 1e-9}))
-        alike = np.corrcoef(still.weights["item_table"])
+        alike = np.corrcoef(still.weights["attention/item_table"])
         assert (alike[:GROUP, :GROUP].mean() > alike[:GROUP, GROUP:].mean() + 0.5) == is_alike
 
 
@@ -175,7 +177,7 @@ def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Pa
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(10))
     events: list[Event] = []
     resumed = fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
-    assert events[0] == Resumed(10)
+    assert events[0] == Resumed(TREE_MODEL, 10)
     assert_same_bytes({**resumed.weights}, {**whole.weights})
     assert resumed.training["rounds"][0]["validations"] == whole.training["rounds"][0]["validations"]
     other = prepare_dataset(two_groups(length=15), items=CATEGORIES, min_interactions=2)
@@ -210,7 +212,7 @@ def test_a_run_that_begins_anew_forgets_the_finished_one_before_it(dataset: Data
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(5))
     events: list[Event] = []
     fit(dataset, config, work=WorkDirectory(tmp_path, resume=True), listen=events.append)
-    assert events[0] == Resumed(5)
+    assert events[0] == Resumed(TREE_MODEL, 5)
 
 
 def test_a_run_that_begins_anew_and_stops_while_planting_has_nothing_to_resume(

@@ -12,14 +12,15 @@ import torch
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
-from beamtree.model.estimator import SasRec
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
-from beamtree.training.estimator_store import EstimatorStore, estimator_arrays, estimator_key
-from beamtree.training.events import EstimatorAwaited, EstimatorValidated, Event
+from beamtree.training.estimator_store import EstimatorStore, estimator_key
+from beamtree.training.events import EstimatorAwaited, Event, Validated
 from beamtree.training.horizon import TargetHorizon
+from beamtree.training.module_arrays import module_arrays
 from tests.training.runs import RING
 
-SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_size=4)
+SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_size=4, patience=3)
 
 
 def store_in(directory: Path) -> EstimatorStore:
@@ -37,17 +38,19 @@ def obtain(directory: Path) -> TrainedEstimator:
         match event:
             case EstimatorAwaited():
                 say("waiting")
-            case EstimatorValidated():
-                say(f"epoch {event.epoch}")
+            case Validated():
+                say(f"epoch {event.epoch:.0f}")
                 sys.stdin.readline()
 
-    run = EstimatorRun(settings=SETTINGS, horizon=TargetHorizon(), seed=3, validate=None, listen=listen)
+    run = EstimatorRun(
+        settings=SETTINGS, horizon=TargetHorizon(), seed=3, validate=lambda _: {"f@20": 0.0}, listen=listen
+    )
     return load_or_train_estimator(store_in(directory), RING, split_none(RING), num_items=8, history_length=4, run=run)
 
 
 def digest(trained: TrainedEstimator) -> str:
     assert isinstance(trained.estimator, SasRec)
-    arrays = sorted(estimator_arrays(trained.estimator).items())
+    arrays = sorted(module_arrays(trained.estimator).items())
     return hashlib.sha256(b"".join(array.tobytes() for _, array in arrays)).hexdigest()
 
 

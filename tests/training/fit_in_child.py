@@ -1,7 +1,7 @@
 """A real process that fits a small model, to be killed: python -m tests.training.fit_in_child METHOD WORK OUT STEPS
 
-Goes on from a checkpoint in WORK if there is one, saves the model to OUT, and waits for ever after STEPS steps of its
-own (0: never), so that whoever means to kill it is never too late.
+Goes on from a checkpoint in WORK if there is one, saves the model to OUT, and waits for ever after STEPS steps of the
+tree model (0: never), so that whoever means to kill it is never too late.
 """
 
 import sys
@@ -14,7 +14,7 @@ from beamtree.data.dataset import prepare_dataset
 from beamtree.data.split import split_users
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
-from beamtree.training.events import Event, StepDone
+from beamtree.training.events import TREE_MODEL, Event, StepDone
 from tests.small import small_config, two_group_log
 
 
@@ -37,7 +37,7 @@ def fit(method: str, work: Path, out: Path, *, steps: int) -> None:
 
     def listen(event: Event) -> None:
         nonlocal taken
-        if isinstance(event, StepDone):
+        if isinstance(event, StepDone) and event.learner == TREE_MODEL:
             taken += 1
             if taken == steps:
                 sys.stdin.read()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from beamtree.data.split import Spans
 from beamtree.errors import DataError
 from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import ShuffledOrder, TrainingInstances
+from beamtree.training.instances import TrainingInstances
 from tests.small import sequences_of
 
 SEQUENCES = sequences_of([[0, 1, 2, 3], [4, 5], [6], [7, 8, 9]])
@@ -71,33 +71,6 @@ def test_instances_equal_those_of_two_plain_loops(lengths: list[int], first_targ
     else:
         with pytest.raises(DataError):
             TrainingInstances(sequences, spans, first_target=first_target)
-
-
-@settings(max_examples=30, deadline=None)
-@given(num_instances=st.integers(1, 50), batch_size=st.integers(1, 20), seed=st.integers(0, 2**32 - 1))
-def test_an_epoch_visits_no_instance_twice_and_leaves_out_less_than_a_batch(
-    num_instances: int, batch_size: int, seed: int
-) -> None:
-    order = ShuffledOrder(num_instances, batch_size=batch_size, seed=seed)
-    assert order.batch_size == min(batch_size, num_instances)
-    for epoch in range(3):
-        steps = range(epoch * order.steps_per_epoch, (epoch + 1) * order.steps_per_epoch)
-        visited = np.concatenate([order.instances_of(step) for step in steps])
-        assert len(set(visited.tolist())) == len(visited) > num_instances - order.batch_size
-        assert set(visited.tolist()) <= set(range(num_instances))
-        if num_instances % order.batch_size == 0:
-            assert sorted(visited.tolist()) == list(range(num_instances))
-
-
-def test_the_batch_of_a_step_depends_on_seed_and_step_alone() -> None:
-    """Whoever starts at step 7, or goes back and forth, sees what one sees who came all the way."""
-    straight = ShuffledOrder(20, batch_size=6, seed=3)
-    batches = [straight.instances_of(step).tolist() for step in range(9)]
-    jumping = ShuffledOrder(20, batch_size=6, seed=3)
-    for step in (7, 0, 8, 3, 2, 7, 1):
-        assert jumping.instances_of(step).tolist() == batches[step]
-    assert batches[0:3] != batches[3:6], "each epoch is shuffled anew"
-    assert ShuffledOrder(20, batch_size=6, seed=4).instances_of(0).tolist() != batches[0]
 
 
 WIDE = sequences_of([list(range(10)), list(range(20, 26))])

@@ -8,7 +8,7 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
-from beamtree.model.estimator import SasRec
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import BLOCK, LabelCache

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pytest
@@ -13,15 +13,18 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.split import Split, split_users
 from beamtree.errors import ArtefactError, InputError, InterruptedTraining
+from beamtree.fitting import alternation
 from beamtree.fitting.estimator import MakeEstimator
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.model.estimator import PopularityEstimator
+from beamtree.model.score import Score, build_score
 from beamtree.rivals.popularity import Popularity
 from beamtree.storage import bundle_file, map_arrays, read_manifest
-from beamtree.training.events import EstimatorValidated, Event, StepDone, TreeRelearned
+from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned, Validated
 from beamtree.training.rounds import moved_leaf_rows, rebuilt_inner_rows
 from beamtree.tree.build import plant
+from beamtree.tree.item_tree import ItemTree
 from tests.small import assert_same_bytes, small_config, two_group_log
 
 
@@ -69,6 +72,14 @@ def fit(
     )
 
 
+def estimator_epochs(events: list[Event]) -> int:
+    return sum(isinstance(event, Validated) and event.learner == ESTIMATOR for event in events)
+
+
+def is_tree_step(event: Event) -> TypeGuard[StepDone]:
+    return isinstance(event, StepDone) and event.learner == TREE_MODEL
+
+
 def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> None:
     events: list[Event] = []
     artefact = fit(config_of(), listen=events.append)
@@ -76,9 +87,22 @@ def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> Non
     assert [entry["round"] for entry in rounds] == [0, 1, 2]
     assert [event.round for event in events if isinstance(event, TreeRelearned)] == [1, 2]
     assert ["moved_share" in entry for entry in rounds] == [True, True, False]
-    assert sum(isinstance(event, EstimatorValidated) for event in events) == 2
+    assert estimator_epochs(events) == 2
     scores = [entry["validation"]["f@20"] for entry in rounds]
     assert scores[artefact.training["best_round"]] == max(scores)
+
+
+def test_a_score_is_built_once_for_each_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees: list[ItemTree] = []
+
+    def counting(config: Config, tree: ItemTree, *, seed: int) -> Score:
+        trees.append(tree)
+        return build_score(config, tree, seed=seed)
+
+    monkeypatch.setattr(alternation, "build_score", counting)
+    fit(config_of(training={"method": "dtr-u", "rounds": 2}))
+    assert len(trees) == 2
+    assert (trees[0].item_at_leaf != trees[1].item_at_leaf).any()
 
 
 @pytest.mark.parametrize("normalisation", ["none", "batch"])
@@ -110,8 +134,8 @@ def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
 
     def stop_every_round(event: Event) -> bool:
         nonlocal steps_seen
-        steps_seen += isinstance(event, StepDone)
-        return isinstance(event, StepDone) and event.step == steps_per_round // 2 and event.step > 0
+        steps_seen += is_tree_step(event)
+        return is_tree_step(event) and event.step == steps_per_round // 2 and event.step > 0
 
     interruptions = 0
     while True:
@@ -139,7 +163,7 @@ def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, recti
         fit(
             config,
             work=WorkDirectory(tmp_path, resume=False),
-            listen=lambda event: isinstance(event, StepDone) and event.step == whole["steps"] * 3 // 4,
+            listen=lambda event: is_tree_step(event) and event.step == whole["steps"] * 3 // 4,
         )
     manifest = read_manifest(tmp_path / "round-0")
     before = map_arrays(bundle_file(tmp_path / "round-0", manifest, "state.safetensors"))["instances/seconds"]
@@ -152,7 +176,7 @@ def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, recti
 
 
 STAGES = {
-    "estimator": "Stopped in epoch 1 of the estimator, after step 1",
+    "estimator": "Stopped after step 1 of .* of the estimator",
     "planting": "Stopped while planting",
     "relearning": "Stopped while learning the tree",
 }
@@ -173,8 +197,8 @@ class StopAt:
         self.calls += 1
         return self.calls == self.call
 
-    def calls_until(self, kind: type[Event], *, last: bool) -> int:
-        found = [calls for event, calls in self.calls_before if isinstance(event, kind)]
+    def calls_until(self, is_it: Callable[[Event], bool], *, last: bool) -> int:
+        found = [calls for event, calls in self.calls_before if is_it(event)]
         return found[-1] if last else found[0]
 
 
@@ -191,8 +215,8 @@ def test_the_first_request_stops_every_stage_and_resuming_gives_the_same_bytes(t
     whole = run(dry, None)
     call = {
         "estimator": 1,
-        "planting": dry.calls_until(EstimatorValidated, last=True) + 1,
-        "relearning": dry.calls_until(TreeRelearned, last=False),
+        "planting": dry.calls_until(lambda event: estimator_epochs([event]) == 1, last=True) + 2,
+        "relearning": dry.calls_until(lambda event: isinstance(event, TreeRelearned), last=False),
     }[stage]
     with pytest.raises(InterruptedTraining, match=STAGES[stage]):
         run(StopAt(call), WorkDirectory(tmp_path, resume=False))
@@ -219,7 +243,7 @@ def test_runs_share_an_estimator_through_a_folder(tmp_path: Path) -> None:
             should_stop=lambda: False,
             estimator_cache=tmp_path,
         )
-        return artefact.training, sum(isinstance(event, EstimatorValidated) for event in events)
+        return artefact.training, estimator_epochs(events)
 
     first, epochs = run(seed=1, estimator_seed=7)
     assert (first["estimator_reused"], epochs) == (False, 2)

@@ -2,8 +2,9 @@ import math
 
 import pytest
 
-from beamtree.config import TrainingSettings
-from beamtree.training.schedule import FLOOR, learning_rates
+from beamtree.config import EstimatorSettings, TrainingSettings
+from beamtree.training.schedule import FLOOR, estimator_schedule, learning_rates, model_schedule
+from tests.training.runs import training_settings
 
 
 def test_warm_up_is_linear_and_takes_at_most_a_tenth() -> None:
@@ -46,3 +47,26 @@ def test_no_rate_falls_below_the_floor_or_rises_to_it() -> None:
 def test_a_single_step_has_a_rate(decay: str) -> None:
     settings = TrainingSettings.model_validate({"learning_rate": 0.1, "decay": decay})
     assert learning_rates(settings, total_steps=1)(0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("most", "steps"), [(None, 12), (1, 1), (23, 2), (24, 3), (10_000, 12)])
+def test_a_model_trains_for_its_epochs_or_as_many_instances_as_it_may(most: int | None, steps: int) -> None:
+    """Forty instances in batches of eight: 2.4 epochs are twelve steps."""
+    schedule = model_schedule(training_settings(most_instances=most), num_instances=40)
+    assert (schedule.total_steps, schedule.order.steps_per_epoch) == (steps, 5)
+    assert max(schedule.validation_steps) == steps
+    assert schedule.learning_rate(0) == 0.02
+
+
+def test_validations_of_a_model_are_spread_evenly() -> None:
+    schedule = model_schedule(training_settings(patience=7), num_instances=40)
+    assert (sorted(schedule.validation_steps), schedule.patience) == ([3, 6, 9, 12], 7)
+
+
+def test_an_estimator_is_validated_after_every_epoch_and_warms_up_over_a_hundred_steps() -> None:
+    """Ten windows in batches of at most four: three steps an epoch."""
+    settings = EstimatorSettings(epochs=4, batch_size=4, learning_rate=0.5, patience=2)
+    schedule = estimator_schedule(settings, num_windows=10, seed=1)
+    assert (schedule.total_steps, sorted(schedule.validation_steps), schedule.patience) == (12, [3, 6, 9, 12], 2)
+    assert [schedule.learning_rate(step) for step in (0, 49, 99, 100, 5000)] == [0.005, 0.25, 0.5, 0.5, 0.5]
+    assert "estimator.learning_rate (now 0.5)" in schedule.remedy

@@ -1,0 +1,179 @@
+"""SASRec: self-attention over a history says what comes next, as a vector in the space of the items' own embeddings.
+
+One encoder for whoever reads sequences: the estimator of rectified labels is this, trained to tell the next item from
+all others.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from beamtree.config import EstimatorSettings
+from beamtree.model.proposal import Proposal
+from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
+from beamtree.types import Float32Array, Int32Array
+
+HISTORIES_AT_A_TIME = 512
+"""Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
+
+LAST_POSITIONS = 8
+"""Positions that the last block computes, where one is asked for: of fewer than four, torch attends in a way whose last
+bits depend on where among the rows a history stands."""
+
+ROWS_OF_LIKE_LENGTH = 16
+"""Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
+
+
+class SasRec(nn.Module):
+    """Self-attention over the history; an item's score is the inner product of its own embedding with the result."""
+
+    def __init__(
+        self, settings: EstimatorSettings, *, num_items: int, history_length: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        width = settings.width
+        self.history_length = history_length
+        self.items = nn.Parameter(torch.empty(num_items, width))
+        self.positions = nn.Parameter(torch.empty(history_length, width))
+        self.layers = nn.ModuleList(
+            _Block(width, heads=settings.heads, dropout=settings.dropout) for _ in range(settings.layers)
+        )
+        self.final_norm = nn.LayerNorm(width)
+        self.dropout = settings.dropout
+        self.negatives = settings.negatives
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+                elif "norm" not in name:
+                    parameter.zero_()
+
+    def encode(self, histories: Tensor, *, last: int | None = None, items: Tensor | None = None) -> Tensor:
+        """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none.
+
+        Positions count from the end of the longest history. last: only so many of them are asked for. items: the
+        table that histories refer to, if it is not that of all items.
+        """
+        present = histories >= 0
+        length = histories.shape[1]
+        asked = length if last is None else last
+        # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
+        vectors = functional.embedding(histories.clamp(min=0), self.items if items is None else items)
+        placed = vectors * present.unsqueeze(-1) + self.positions[-length:]
+        hidden = functional.dropout(placed, self.dropout, training=self.training)
+        causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()
+        visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=histories.device)
+        for number, layer in enumerate(self.layers, start=1):
+            hidden = layer(hidden, visible=visible, last=asked if number == len(self.layers) else length)
+        encoded: Tensor = self.final_norm(hidden)
+        return encoded
+
+    def loss(self, histories: Tensor, targets: Tensor, *, proposal: Proposal) -> Tensor:
+        """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items or a sample.
+
+        There must be a target; several of a position (rows, positions, targets) share it evenly. proposal: where a
+        sample is drawn from.
+        """
+        several = targets if targets.ndim == 3 else targets.unsqueeze(2)
+        if self.negatives is None or self.negatives >= len(self.items):
+            vectors, labels = self._expected(histories, several, items=self.items)
+            return softmax_loss(vectors, self.items, labels) / len(labels)
+        drawn, stand_for = (part.to(several.device) for part in proposal.draw(self.negatives))
+        # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
+        met, (near_histories, near_targets, sample) = _renumbered(histories, several, drawn)
+        items = functional.embedding(met, self.items)
+        vectors, labels = self._expected(near_histories, near_targets, items=items)
+        return sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for) / len(labels)
+
+    def _expected(self, histories: Tensor, targets: Tensor, *, items: Tensor) -> tuple[Tensor, Tensor]:
+        """What is expected at all positions that have targets (found, width), and these (found, targets)."""
+        vectors, labels = [], []
+        for rows, length in _of_like_length(histories):
+            near = targets[rows, -length:]
+            wanted = (near >= 0).any(dim=2)
+            vectors.append(self.encode(histories[rows, -length:], items=items)[wanted])
+            labels.append(near[wanted])
+        return torch.cat(vectors), torch.cat(labels)
+
+    @torch.no_grad()
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
+        scores = np.empty((len(histories), len(self.items)), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            scores[rows] = (expected @ self.items.T).cpu().numpy()
+        return scores
+
+    @torch.no_grad()
+    def expectations(self, histories: Int32Array) -> Float32Array:
+        """What comes after each history (histories, width), padded as for `scores`."""
+        expectations = np.empty((len(histories), self.items.shape[1]), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            expectations[rows] = expected.cpu().numpy()
+        return expectations
+
+    def _expectations(self, histories: Int32Array) -> Iterator[tuple[slice, Tensor]]:
+        """Some rows of the histories at a time, and what comes after each of these (rows, width)."""
+        was_training = self.training
+        self.eval()
+        try:
+            for first in range(0, len(histories), HISTORIES_AT_A_TIME):
+                rows = slice(first, first + HISTORIES_AT_A_TIME)
+                latest = np.ascontiguousarray(histories[rows, -self.history_length :])
+                part = torch.from_numpy(latest).to(self.items.device, torch.int64)
+                # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
+                yield rows, self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1]
+        finally:
+            self.train(was_training)
+
+    def item_vectors(self) -> Float32Array:
+        """The items' own embeddings (items, width)."""
+        result: Float32Array = self.items.detach().cpu().numpy()
+        return result
+
+
+def _of_like_length(histories: Tensor) -> Iterator[tuple[Tensor, int]]:
+    """Rows of histories (rows, positions), -1 in front, shortest first, and how long the longest of them is."""
+    present = histories >= 0
+    lengths = torch.where(present.any(dim=1), present.shape[1] - present.int().argmax(dim=1), 1)
+    for rows in lengths.argsort(stable=True).split(ROWS_OF_LIKE_LENGTH):
+        yield rows, int(lengths[rows[-1]])
+
+
+def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The distinct items of all parts, ascending, and the parts with each item's place among them; -1 stays -1."""
+    numbers, places = torch.unique(torch.cat([part.flatten() for part in parts]), return_inverse=True)
+    is_item = numbers >= 0
+    places = places - (~is_item).sum()
+    sizes = [part.numel() for part in parts]
+    return numbers[is_item], [own.view(part.shape) for own, part in zip(places.split(sizes), parts, strict=True)]
+
+
+class _Block(nn.Module):
+    """Attention, then a small network, each normalised before and added to what came in."""
+
+    def __init__(self, width: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.merge = nn.Linear(width, width)
+        self.network_norm = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.heads = heads
+        self.dropout = dropout
+
+    def forward(self, hidden: Tensor, *, visible: Tensor, last: int) -> Tensor:
+        """The `last` positions of hidden (rows, positions, width); visible: (rows, positions, positions)."""
+        rows, positions, width = hidden.shape
+        parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        attended = functional.scaled_dot_product_attention(
+            queries[:, :, -last:], keys, values, attn_mask=visible[:, -last:].unsqueeze(1)
+        )
+        merged = self.merge(attended.transpose(1, 2).reshape(rows, last, width))
+        hidden = hidden[:, -last:] + functional.dropout(merged, self.dropout, training=self.training)
+        expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
+        return hidden + functional.dropout(expanded, self.dropout, training=self.training)

@@ -1,0 +1,123 @@
+"""SASRec: what it may see, what padding does, and what it learns from."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from beamtree.config import EstimatorSettings
+from beamtree.model import sequence_encoder as module
+from beamtree.model.proposal import Proposal
+from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.softmax_loss import sampled_softmax_loss
+
+UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
+
+
+def estimator(**changes: Any) -> SasRec:
+    settings = EstimatorSettings.model_validate({"width": 8, "layers": 2, "heads": 2, "dropout": 0.0} | changes)
+    model = SasRec(settings, num_items=6, history_length=4, generator=torch.Generator().manual_seed(1))
+    return model.eval()
+
+
+def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
+    return np.array(rows, dtype=np.int32)
+
+
+def test_a_position_sees_itself_and_what_came_before() -> None:
+    model = estimator()
+    base, changed = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 1, 2, 5]])
+    before, after = model.encode(base), model.encode(changed)
+    torch.testing.assert_close(before[:, :3], after[:, :3], rtol=0, atol=0)
+    assert not torch.allclose(before[:, 3], after[:, 3])
+
+
+def test_padding_is_never_looked_at() -> None:
+    model = estimator()
+    short = model.scores(histories([-1, -1, 2, 3]))
+    learned = model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN)
+    with torch.no_grad():
+        model.positions[:2] += 10.0
+    np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
+    torch.testing.assert_close(
+        model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN), learned
+    )
+    assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
+
+
+def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
+    model = estimator()
+    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
+    logits = model.encode(inputs) @ model.items.T
+    expected = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
+    torch.testing.assert_close(model.loss(inputs, targets, proposal=UNEVEN), expected)
+
+
+def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = torch.tensor([[3, 4, 5, 0], [-1, -1, -1, 2], [-1, -1, -1, -1], [-1, -1, 0, 1]])
+    targets = torch.tensor([[4, 5, 0, 1], [-1, -1, -1, 3], [-1, -1, -1, -1], [-1, -1, 1, 2]])
+    losses, gradients = [], []
+    for rows_together in (1, 2, 4):
+        monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
+        model = estimator()
+        losses.append(model.loss(inputs, targets, proposal=UNEVEN))
+        gradients.append(torch.autograd.grad(losses[-1], [model.items, model.positions]))
+    logits = model.encode(inputs) @ model.items.T
+    torch.testing.assert_close(
+        losses[0], torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
+    )
+    for other in (1, 2):
+        torch.testing.assert_close(losses[other], losses[0])
+        torch.testing.assert_close(gradients[other], gradients[0])
+
+
+def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
+    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
+    model = estimator(negatives=3)
+    torch.manual_seed(5)
+    loss = model.loss(inputs, targets, proposal=UNEVEN)
+    torch.manual_seed(5)
+    drawn, stand_for = UNEVEN.draw(3)
+    vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
+    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
+    torch.testing.assert_close(loss, expected)
+    every = [model.items, model.positions]
+    torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
+
+
+def test_what_comes_next_is_what_the_last_position_expects() -> None:
+    model, asked = estimator(), histories([0, 1, 2, 3], [-1, -1, 4, 5])
+    encoded = model.encode(torch.from_numpy(asked).long())
+    np.testing.assert_allclose(model.expectations(asked), encoded[:, -1].detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_several_targets_of_a_position_share_it() -> None:
+    model = estimator()
+    inputs, first = torch.tensor([[-1, 0, 1, 2]]), torch.tensor([[-1, 1, 2, 3]])
+    second = torch.tensor([[-1, 4, 5, -1]])
+    logits = model.encode(inputs)[0, 1:] @ model.items.T
+    log_p = logits.log_softmax(dim=1)
+    expected = -(log_p[0, [1, 4]].mean() + log_p[1, [2, 5]].mean() + log_p[2, 3]) / 3
+    torch.testing.assert_close(model.loss(inputs, torch.stack([first, second], dim=2), proposal=UNEVEN), expected)
+
+
+@pytest.mark.parametrize("length", [20, 69])
+def test_gradients_are_the_same_bytes_each_time_on_two_threads(length: int) -> None:
+    settings = EstimatorSettings(width=64, layers=1, heads=2, dropout=0.0)
+    model = SasRec(settings, num_items=1682, history_length=length, generator=torch.Generator().manual_seed(1))
+    inputs = torch.randint(0, 1682, (64, length), generator=torch.Generator().manual_seed(2))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen = set()
+        for _ in range(6):
+            model.zero_grad()
+            model.encode(inputs).square().sum().backward()
+            gradient = model.items.grad
+            assert gradient is not None
+            seen.add(gradient.numpy().tobytes())
+    finally:
+        torch.set_num_threads(threads)
+    assert len(seen) == 1

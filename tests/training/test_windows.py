@@ -1,0 +1,40 @@
+"""Windows: what a sequence encoder learns from."""
+
+import numpy as np
+
+from beamtree.data.split import split_none
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.windows import TrainingWindows
+from tests.small import sequences_of
+
+
+def test_windows_count_what_is_next_in_line() -> None:
+    sequences = sequences_of([[0, 1, 2, 1, 1, 1, 2], [2, 1]])
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
+    np.testing.assert_array_equal(windows.counts(4), [0, 5, 2, 0])
+
+
+def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:
+    sequences = sequences_of([[0, 1, 2, 3, 4, 5, 0], [4, 5]])
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
+    inputs, wanted = windows.batch(np.arange(len(windows)))
+    assert (inputs.shape, wanted.shape) == ((3, 4), (3, 4, 1))
+    assert ((inputs < 0) == (wanted[:, :, 0] < 0)).all()
+    pairs = zip(inputs.ravel().tolist(), wanted.ravel().tolist(), strict=True)
+    targets = [pair for pair in pairs if pair[0] >= 0]
+    expected = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (4, 5)]
+    assert sorted(targets) == sorted(expected)
+
+
+def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -> None:
+    sequences = sequences_of([list(range(10)), list(range(20, 24))])
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=4, horizon=TargetHorizon(3, seed=1))
+    seen: dict[int, set[int]] = {}
+    for epoch in range(60):
+        inputs, targets = windows.batch(np.arange(len(windows)), epoch=epoch)
+        for item, target in zip(inputs.flat, targets.flat, strict=True):
+            seen.setdefault(int(item), set()).add(int(target))
+    assert seen.pop(-1) == {-1}
+    last = {item: 9 if item < 20 else 23 for item in seen}
+    assert seen == {item: set(range(item + 1, min(item + 3, last[item]) + 1)) for item in seen}
+    assert len(seen) == 9 + 3

@@ -43,6 +43,7 @@ class DeepTreeRetriever:
         self._retriever: Retriever | None = None
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None
+        self._test_metrics: Metrics | None = None
 
     def fit(
         self,
@@ -88,11 +89,11 @@ class DeepTreeRetriever:
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
             )
-        retriever = Retriever(artefact)
+        retriever, self._test_metrics = Retriever(artefact), None
         if len(split.test):
             recommend = by_beam(retriever.engine, beam_width=self.config.retrieval.beam_width)
-            metrics = evaluate(recommend, self._dataset, split.test, config=self.config)
-            retriever = Retriever(replace(artefact, metrics={"test": dict(metrics)}))
+            self._test_metrics = evaluate(recommend, self._dataset, split.test, config=self.config)
+            retriever = Retriever(replace(artefact, metrics={"test": dict(self._test_metrics)}))
         self._retriever = retriever
         return self
 
@@ -149,9 +150,13 @@ class DeepTreeRetriever:
             raise DataError(
                 f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
             )
+        contenders = self._contenders(dataset, split, beam_width=beam_width, exact=exact)
+        known: dict[str, Metrics] = {}
+        if users == "test" and self._test_metrics is not None:
+            known[_beam_search(self.config.retrieval.beam_width)] = self._test_metrics
         return {
-            name: evaluate(recommend, dataset, held_out, config=self.config)
-            for name, recommend in self._contenders(dataset, split, beam_width=beam_width, exact=exact).items()
+            name: known[name] if name in known else evaluate(recommend, dataset, held_out, config=self.config)
+            for name, recommend in contenders.items()
         }
 
     def held_out(self) -> HeldOut:
@@ -218,7 +223,7 @@ class DeepTreeRetriever:
         width = beam_width or self.config.retrieval.beam_width
         num_items = len(dataset.items)
         popularity = Popularity.fit(dataset.sequences, split.train, num_items=num_items)
-        contenders: dict[str, Recommend] = {f"beam search ({width})": by_beam(self.retriever.engine, beam_width=width)}
+        contenders: dict[str, Recommend] = {_beam_search(width): by_beam(self.retriever.engine, beam_width=width)}
         if exact:
             contenders["exact scan"] = by_scan(self.retriever.engine)
         if find_spec("scipy") is not None:
@@ -232,6 +237,10 @@ class DeepTreeRetriever:
             seen=None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets),
         )[0]
         return contenders
+
+
+def _beam_search(width: int) -> str:
+    return f"beam search ({width})"
 
 
 def load(directory: str | Path) -> DeepTreeRetriever:

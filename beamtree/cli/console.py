@@ -43,10 +43,12 @@ def metrics_table(contenders: Mapping[str, Metrics], *, title: str, cutoffs: Seq
 
 @contextmanager
 def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
-    """A listener that draws a progress bar and prints each validation; with a path, also one JSON line per event."""
+    """A listener that draws a progress bar and prints each validation; with a path, also one JSON line per event.
+
+    The bar is that of the learner at work, named where it begins.
+    """
     from beamtree.training.events import (
         EstimatorAwaited,
-        EstimatorValidated,
         Resumed,
         StepDone,
         StoppedEarly,
@@ -55,7 +57,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     )
 
     bar = Progress(
-        TextColumn("learning"),
+        TextColumn("learning {task.description}"),
         BarColumn(),
         _Status(),
         TimeElapsedColumn(),
@@ -64,18 +66,27 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
         console=messages,
         transient=True,
     )
-    task = bar.add_task("learning", total=None, loss=float("nan"), instances=0, start=False)
+    task = bar.add_task("", total=None, loss=float("nan"), instances=0, start=False)
     stream = log_json.open("a", encoding="utf-8") if log_json else None
+    at_work: tuple[str, int] | None = None
+
+    def show(learner: str, step: int) -> None:
+        """Move the bar to a step of a learner; the time left is estimated anew for each learner and each round."""
+        nonlocal at_work
+        if at_work is None or at_work[0] != learner:
+            messages.print(f"Learning the {learner}.")
+        if at_work is None or at_work[0] != learner or step <= at_work[1]:
+            bar.reset(task, completed=step, description=learner)
+        at_work = learner, step
+        bar.update(task, completed=step)
 
     def listen(event: "Event") -> None:
         if stream is not None:
             _write_json_line(stream, event)
         match event:
             case StepDone():
-                bar.start_task(task)
-                bar.update(
-                    task, completed=event.step, total=event.total_steps, loss=event.loss, instances=event.instances
-                )
+                show(event.learner, event.step)
+                bar.update(task, total=event.total_steps, loss=event.loss, instances=event.instances)
             case Validated():
                 mark = "[green]best[/]" if event.is_best else ""
                 messages.print(
@@ -83,13 +94,8 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                     f"F@20 {event.metrics['f@20']:.4f}  NDCG@20 {event.metrics['ndcg@20']:.4f}  {mark}"
                 )
             case Resumed():
-                bar.update(task, completed=event.step)
+                show(event.learner, event.step)
                 messages.print(f"Resumed after step {event.step:,}.")
-            case EstimatorValidated():
-                mark = "[green]best[/]" if event.is_best else ""
-                messages.print(
-                    f"estimator, epoch {event.epoch}: loss {event.loss:.3f}  validation F@20 {event.score:.4f}  {mark}"
-                )
             case EstimatorAwaited():
                 messages.print(f"Another run trains the estimator {event.directory}: waiting for it.", markup=False)
             case TreeRelearned():

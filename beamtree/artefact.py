@@ -18,7 +18,7 @@ import polars as pl
 
 from beamtree.config import Config
 from beamtree.data.vocabulary import Vocabulary
-from beamtree.errors import ArtefactError, InputError
+from beamtree.errors import ArtefactError, InputError, SettingsError
 from beamtree.storage import bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.tree.item_tree import ItemTree
 
@@ -46,6 +46,21 @@ class Artefact:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""
+
+    def __post_init__(self) -> None:
+        open_settings = [
+            name
+            for name, value in (
+                ("data.shuffle_ties", self.config.data.shuffle_ties),
+                ("retrieval.exclude_seen", self.config.retrieval.exclude_seen),
+            )
+            if value is None
+        ]
+        if open_settings:
+            raise SettingsError(
+                f"A model says true or false to {' and '.join(open_settings)}, got nothing: let the log decide with "
+                "prepare_log, or set them."
+            )
 
     @property
     def items(self) -> Vocabulary:

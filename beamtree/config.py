@@ -41,6 +41,16 @@ class LogSettings(_Section):
     since: str | float | None = Field(None, description="keep rows from this moment on")
     until: str | float | None = Field(None, description="keep rows before this moment")
     bad_rows: Literal["error", "skip"] = Field("error", description="stop at a bad row, or leave it out and list it")
+    row_order: bool = Field(False, description="the log has no timestamps: its rows stand in the order of time")
+
+    def contradictions(self) -> list[str]:
+        """Times asked of a log that is read without them."""
+        given = {"since": self.since, "until": self.until, "columns.timestamp": self.columns.get("timestamp")}
+        return [
+            f"log.{name} is about timestamps, log.row_order = true reads none: leave one of them out"
+            for name, value in given.items()
+            if self.row_order and value is not None
+        ]
 
 
 class DataSettings(_Section):
@@ -57,6 +67,11 @@ class DataSettings(_Section):
     test_share: Share = Field(0.1, description="share of users (or, by time, of interactions) to report on")
     split_seed: int | None = Field(None, ge=0, lt=2**32, description="decides who is held out; default: training.seed")
     catalogue: Literal["log", "items"] = Field("log", description="items of the log, or all of the item table")
+    shuffle_ties: bool | None = Field(
+        None,
+        description="shuffle rows that share user and time, by the split's seed; default: where they are sorted by "
+        "item, unless protocol is 'paper'",
+    )
 
     def contradictions(self) -> list[str]:
         """Holding out more than everything, or a protocol that knows only one kind of holdout."""
@@ -301,7 +316,21 @@ class RetrievalSettings(_Section):
     """How the tree is searched."""
 
     beam_width: int = Field(150, ge=1, le=1_000_000, description="nodes kept per level; at least the k asked for")
-    exclude_seen: bool = Field(True, description="leave out items of the history, unless a call says otherwise")
+    exclude_seen: bool | None = Field(
+        None,
+        description="leave out items of the history, unless a call says otherwise; default: where few interactions of "
+        "the log repeat an item",
+    )
+
+    @property
+    def excludes_seen(self) -> bool:
+        """What a fit decided, or was told; SettingsError where nobody has decided yet."""
+        if self.exclude_seen is None:
+            raise SettingsError(
+                "Expected retrieval.exclude_seen to be true or false, but it is still to be decided by a log: fit with "
+                "DeepTreeRetriever, prepare the log with prepare_log, or set it."
+            )
+        return self.exclude_seen
 
 
 class Config(_Section):
@@ -315,6 +344,11 @@ class Config(_Section):
     training: TrainingSettings = TrainingSettings()
     estimator: EstimatorSettings = EstimatorSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
+
+    @property
+    def split_seed(self) -> int:
+        """The seed that decides who is held out, and the order of tied rows that are shuffled."""
+        return self.training.seed if self.data.split_seed is None else self.data.split_seed
 
     @classmethod
     def preset(cls, name: PresetName, **sections: Mapping[str, Any]) -> Self:
@@ -435,6 +469,8 @@ _BEFORE_RECORDED = {
     "model": {"first_vectors": "random", "parts": ["attention"]},
     "estimator": {"first_vectors": "random"},
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
+    "data": {"shuffle_ties": False},
+    "retrieval": {"exclude_seen": True},
 }
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, Unpack
@@ -11,13 +11,15 @@ import polars as pl
 
 from beamtree.artefact import load_artefact, save_artefact
 from beamtree.config import Config
-from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
+from beamtree.data.prepare import prepare_log
 from beamtree.data.split import HeldOut, Split
 from beamtree.data.tables import Source
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
+from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores, evaluate, split_dataset
 from beamtree.retrieval.retriever import Retriever, Wishes
@@ -39,7 +41,7 @@ class DeepTreeRetriever:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self.config = config or Config()
+        self._given = config or Config()
         self._retriever: Retriever | None = None
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None
@@ -67,32 +69,38 @@ class DeepTreeRetriever:
         try:
             from beamtree.fitting.fit import fit_model
             from beamtree.fitting.run import WorkDirectory
+            from beamtree.training.events import LogPrepared
             from beamtree.training.interrupt import stop_requests
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
         if items is None:
             self._refuse_settings_that_need_items()
-        self._interactions = self._read(interactions)
         item_table = None if items is None else read_items(items)
-        self._dataset = self.prepare(self._interactions, item_table)
-        split = split_dataset(self._dataset, config=self.config)
+        self._interactions = self._read(interactions)
+        prepared = prepare_log(self._interactions, config=self._given, items=item_table)
+        (listen or _log_event)(LogPrepared(tuple(prepared.lines())))
+        config, self._dataset = prepared.config, prepared.dataset
+        split = split_dataset(self._dataset, config=config)
+        for held_out in (split.validation, split.test):
+            reachable_labels(held_out, self._dataset.sequences, config=config)
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         with stop_requests() as should_stop:
             artefact = fit_model(
                 self._dataset,
                 split,
-                config=self.config,
+                config=config,
                 work=work,
                 listen=listen or _log_event,
                 should_stop=should_stop,
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
             )
+        artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
         retriever, self._test_metrics = Retriever(artefact), None
         if len(split.test):
-            recommend = by_beam(retriever.engine, beam_width=self.config.retrieval.beam_width)
-            self._test_metrics = evaluate(recommend, self._dataset, split.test, config=self.config)
+            recommend = by_beam(retriever.engine, beam_width=config.retrieval.beam_width)
+            self._test_metrics = evaluate(recommend, self._dataset, split.test, config=config)
             retriever = Retriever(replace(artefact, metrics={"test": dict(self._test_metrics)}))
         self._retriever = retriever
         return self
@@ -177,12 +185,14 @@ class DeepTreeRetriever:
 
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
         """The log as training sees it, after filters and with dense ids."""
-        data = self.config.data
-        if items is None and self._retriever is not None and data.catalogue == "items":
+        if items is None and self._retriever is not None and self.config.data.catalogue == "items":
             items = self._retriever.artefact.item_table
-        return prepare_dataset(
-            interactions, items=items, min_interactions=data.min_interactions, catalogue=data.catalogue
-        )
+        return prepare_log(interactions, config=self.config, items=items).dataset
+
+    @property
+    def config(self) -> Config:
+        """The settings: as they were given, and after `fit` or `load` with what the log decided."""
+        return self._given if self._retriever is None else self._retriever.artefact.config
 
     @property
     def retriever(self) -> Retriever:

@@ -44,6 +44,12 @@ DATA_KEYS = {"name", "log", "items"}
 STUDY_KEYS = {"name", "systems", "points"}
 DATA_VARIABLE = "BEAMTREE_DATA"
 
+ASKED_OF_ALL: Mapping[str, Any] = {
+    "data": {"split_seed": 0, "shuffle_ties": False},
+    "retrieval": {"exclude_seen": True},
+}
+"""Every run answers the same questions unless its file says otherwise, whatever its log would decide."""
+
 
 @dataclass(frozen=True)
 class DataSource:
@@ -84,7 +90,7 @@ class Experiment:
         own: dict[str, Any] = {"seed": seed}
         if self.system in TREE_SYSTEMS:
             own["method"] = self.system
-        sections = _over({"data": {"split_seed": 0}}, _over(self.overrides, {"training": own}))
+        sections = _over(ASKED_OF_ALL, _over(self.overrides, {"training": own}))
         return Config.preset(self.preset, **sections)
 
     def name(self, seed: int) -> str:

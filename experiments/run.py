@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import Config
-from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import read_log
 from beamtree.data.items import read_items
+from beamtree.data.prepare import prepare_log
 from beamtree.data.split import HeldOut
 from beamtree.errors import BeamtreeError, InterruptedTraining
 from beamtree.evaluation.protocol import evaluate, held_out_requests, split_dataset
@@ -160,12 +161,8 @@ def run_experiment(
 def load_dataset(experiment: Experiment, config: Config) -> Dataset:
     """The log as training sees it."""
     folder, source = data_folder(), experiment.data
-    return prepare_dataset(
-        read_log(folder / source.log, config.log),
-        items=None if source.items is None else read_items(folder / source.items),
-        min_interactions=config.data.min_interactions,
-        catalogue=config.data.catalogue,
-    )
+    items = None if source.items is None else read_items(folder / source.items)
+    return prepare_log(read_log(folder / source.log, config.log), config=config, items=items).dataset
 
 
 def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Config, exact_users: int) -> Line:

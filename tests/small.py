@@ -150,7 +150,7 @@ def two_group_log(*, users_per_group: int = 24, items_per_group: int = 10, lengt
 def small_config(**sections: dict[str, Any]) -> Config:
     """Settings that fit a few dozen users in a second: uniform negatives, one target each, the very next item."""
     base: dict[str, dict[str, Any]] = {
-        "data": {"min_interactions": 2},
+        "data": {"min_interactions": 2, "shuffle_ties": False},
         "model": {"embedding_dim": 4, "windows": [2, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
         "training": {
             "method": "dtr-u",
@@ -162,6 +162,6 @@ def small_config(**sections: dict[str, Any]) -> Config:
             "learning_rate": 0.01,
             "warmup_steps": 0,
         },
-        "retrieval": {"beam_width": 8},
+        "retrieval": {"beam_width": 8, "exclude_seen": True},
     }
     return Config.resolve({name: base.get(name, {}) | sections.get(name, {}) for name in base | sections})

@@ -49,6 +49,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     """
     from beamtree.training.events import (
         EstimatorAwaited,
+        LogPrepared,
         Resumed,
         StepDone,
         StoppedEarly,
@@ -84,6 +85,8 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
         if stream is not None:
             _write_json_line(stream, event)
         match event:
+            case LogPrepared():
+                messages.print(bullet_list(event.lines), markup=False, soft_wrap=True)
             case StepDone():
                 show(event.learner, event.step)
                 bar.update(task, total=event.total_steps, loss=event.loss, instances=event.instances)

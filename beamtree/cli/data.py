@@ -8,21 +8,23 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from beamtree.cli.console import messages, results
+from beamtree.cli.console import bullet_list, messages, results
 from beamtree.cli.options import (
     BadRowsOption,
     ColumnOption,
     EventTypeOption,
     MinRatingOption,
     RejectsOption,
+    RowOrderOption,
     SinceOption,
     UntilOption,
     log_settings,
 )
-from beamtree.config import LogSettings
+from beamtree.config import Config
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
 from beamtree.data.describe import LogDescription, describe_log
 from beamtree.data.interactions import read_log
+from beamtree.data.prepare import decide, explain_decisions
 from beamtree.data.public import PublicFiles, cache_directory, fetch
 from beamtree.data.registry import PUBLIC_DATASETS
 
@@ -89,18 +91,25 @@ def describe_command(
     until: UntilOption = None,
     bad_rows: BadRowsOption = None,
     rejects: RejectsOption = None,
+    row_order: RowOrderOption = None,
     min_interactions: Annotated[
         int, typer.Option("--min-interactions", help="The filter on users to report on.", min=1)
     ] = DEFAULT_MIN_INTERACTIONS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Count users, items and interactions; show history lengths, popularity, time span and what the filter keeps."""
+    """Count users, items and interactions; show history lengths, popularity, repeats, ties and what a fit would decide."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
     given = log_settings(
-        column=column, min_rating=min_rating, event_type=event_type, since=since, until=until, bad_rows=bad_rows
+        column=column,
+        min_rating=min_rating,
+        event_type=event_type,
+        since=since,
+        until=until,
+        bad_rows=bad_rows,
+        row_order=row_order,
     )
-    log = read_log(path, LogSettings(**given), rejects_file=rejects)
+    log = read_log(path, Config.resolve({"log": given}).log, rejects_file=rejects)
     description = describe_log(log, min_interactions=min_interactions)
     if as_json:
         typer.echo(json.dumps({"reading": asdict(log.report), **asdict(description)}))
@@ -108,6 +117,9 @@ def describe_command(
     for line in log.report.lines():
         results.print(line, soft_wrap=True)
     _print_description(description)
+    if description.kept is not None:
+        decided = decide(Config(), description.kept)
+        results.print("A fit would say:", bullet_list(explain_decisions(description.kept, config=decided)), sep="\n")
 
 
 def _print_description(found: LogDescription) -> None:
@@ -135,22 +147,26 @@ def _summary_table(found: LogDescription) -> Table:
     table = Table(show_header=False)
     table.add_column()
     table.add_column(justify="right", overflow="fold")
-    for name, value in (("users", found.users), ("items", found.items), ("interactions", found.interactions)):
+    whole, kept = found.profile, found.kept
+    for name, value in (("users", whole.users), ("items", whole.items), ("interactions", whole.interactions)):
         table.add_row(name, f"{value:,}")
-    table.add_row("density", f"{found.density:.3%}")
-    quantiles = found.length_quantiles
-    table.add_row("history length", f"{quantiles[0.0]:,} to {quantiles[1.0]:,}, median {quantiles[0.5]:,}")
+    table.add_row("density", f"{whole.density:.3%}")
+    table.add_row(
+        "history length",
+        f"{whole.shortest_history:,} to {whole.longest_history:,}, median {whole.median_history:,}",
+    )
     table.add_row("first", found.first_date or f"{found.first_time:,.0f} (no date)")
     table.add_row("last", found.last_date or f"{found.last_time:,.0f} (no date)")
-    table.add_row("repeats by the same user", f"{found.repeat_share:.1%}")
-    table.add_row("order known only from the file", f"{found.tied_share:.1%}")
-    kept = found.kept
+    table.add_row("repeats by the same user", f"{whole.repeat_share:.1%}")
+    table.add_row("order known only from the file", f"{whole.tied_share:.1%}")
+    if whole.tied_pairs:
+        table.add_row("of that in the order of the items", f"{whole.sorted_share:.1%}")
     for name, some, all_of_them in (
-        ("users", kept.users, found.users),
-        ("items", kept.items, found.items),
-        ("interactions", kept.interactions, found.interactions),
+        ("users", 0 if kept is None else kept.users, whole.users),
+        ("items", 0 if kept is None else kept.items, whole.items),
+        ("interactions", 0 if kept is None else kept.interactions, whole.interactions),
     ):
-        label = f"{name} kept by {kept.min_interactions}+ interactions"
+        label = f"{name} kept by {found.min_interactions}+ interactions"
         table.add_row(label, f"{some:,} ({some / all_of_them:.1%})")
     return table
 

@@ -24,8 +24,7 @@ def demo(
 ) -> None:
     """Fetch MovieLens 100k, fit the small preset, measure it, and recommend to three people it never trained on."""
     files = fetch("ml-100k", say=messages.print)
-    config = Config.preset("small")
-    model = DeepTreeRetriever(config)
+    model = DeepTreeRetriever(Config.preset("small"))
     messages.print(f"Learning from {files.interactions} with the small preset ...", markup=False)
     with fit_progress() as listen:
         model.fit(str(files.interactions), items=str(files.items), listen=listen)
@@ -37,7 +36,7 @@ def demo(
     results.print(f"[bold]The split[/]: {training['split']}.")
     results.print(f"[bold]Learning[/]: {training['steps']:,} steps in {training['seconds']:.0f} s.\n")
     contenders = model.evaluate()
-    results.print(metrics_table(contenders, title=f"Held-out users, {describe_protocol(config)}"))
+    results.print(metrics_table(contenders, title=f"Held-out users, {describe_protocol(model.config)}"))
     _show_people(model)
     results.print("\n[bold]Next[/]")
     for command in (

@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from beamtree.cli.console import metrics_table, results
+from beamtree.cli.console import messages, metrics_table, results
 from beamtree.cli.options import BeamOption, LogOption, ModelArgument
 from beamtree.data.interactions import read_log
+from beamtree.data.prepare import explain_seen_items
+from beamtree.data.profile import LogProfile
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 
@@ -25,11 +27,19 @@ def evaluate(
     retriever = DeepTreeRetriever.load(model)
     interactions = read_log(log, retriever.config.log)
     contenders = retriever.evaluate(interactions, users=users, beam_width=beam, exact=exact)
-    protocol = describe_protocol(retriever.config)
+    measured = next(iter(contenders.values()))
+    protocol = describe_protocol(retriever.config, measured)
+    _hint_at_repeats(retriever)
     if as_json:
         metrics = {name: dict(values) for name, values in contenders.items()}
         split = retriever.retriever.artefact.training["split"]
         results.print_json(json.dumps({"users": users, "split": split, "protocol": protocol, "metrics": metrics}))
     else:
-        num_users = next(iter(contenders.values())).num_users
-        results.print(metrics_table(contenders, title=f"{num_users:,} {users} users ({protocol})"))
+        results.print(metrics_table(contenders, title=f"{measured.num_users:,} {users} users ({protocol})"))
+
+
+def _hint_at_repeats(model: DeepTreeRetriever) -> None:
+    """Say that people repeat, where they do: what may be recommended then decides much of what is hit."""
+    facts = model.retriever.artefact.training.get("log")
+    if facts is not None and (profile := LogProfile(**facts)).people_repeat:
+        messages.print(f"Note: {explain_seen_items(profile, config=model.config)}.", soft_wrap=True)

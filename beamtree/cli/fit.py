@@ -16,6 +16,7 @@ from beamtree.cli.options import (
     LogArgument,
     MinRatingOption,
     RejectsOption,
+    RowOrderOption,
     SinceOption,
     UntilOption,
     estimators_beside,
@@ -63,6 +64,7 @@ def fit(
     until: UntilOption = None,
     bad_rows: BadRowsOption = None,
     rejects: RejectsOption = None,
+    row_order: RowOrderOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit, if there is one.")
     ] = False,
@@ -85,7 +87,13 @@ def fit(
     """
     overrides: dict[str, dict[str, Any]] = {
         "log": log_settings(
-            column=column, min_rating=min_rating, event_type=event_type, since=since, until=until, bad_rows=bad_rows
+            column=column,
+            min_rating=min_rating,
+            event_type=event_type,
+            since=since,
+            until=until,
+            bad_rows=bad_rows,
+            row_order=row_order,
         ),
         "data": _given(holdout=holdout),
         "tree": _given(branching=branching),
@@ -124,11 +132,8 @@ def fit(
 
 
 def report(model: DeepTreeRetriever) -> None:
-    """What was learned from, how long it took, and how good it is on the test users."""
+    """Who was held out, how long it took, and how good it is on the test users."""
     artefact = model.retriever.artefact
-    prepared = model.dataset.report
-    if prepared is not None:
-        messages.print(bullet_list(prepared.lines()))
     training = artefact.training
     messages.print(
         bullet_list(
@@ -141,7 +146,8 @@ def report(model: DeepTreeRetriever) -> None:
     )
     if "test" in artefact.metrics:
         contenders = model.evaluate(exact=False)
-        results.print(metrics_table(contenders, title=f"Test users ({describe_protocol(model.config)})"))
+        protocol = describe_protocol(model.config, next(iter(contenders.values())))
+        results.print(metrics_table(contenders, title=f"Test users ({protocol})"))
 
 
 def _estimator_share(training: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,8 @@ from beamtree.artefact import Artefact, load_artefact
 from beamtree.cli.console import fit_progress, messages, results
 from beamtree.cli.options import ModelArgument, estimators_beside
 from beamtree.data.interactions import read_log
+from beamtree.data.prepare import explain_decisions
+from beamtree.data.profile import LogProfile
 from beamtree.errors import InputError
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.beam import first_searched_level
@@ -190,6 +192,15 @@ def _measuring() -> Iterator[Callable[[str, int, int], None]]:
         yield progress
 
 
+def _log_facts(artefact: Artefact) -> dict[str, str]:
+    """What the log was like and what it decided, where the model keeps it."""
+    if "log" not in artefact.training:
+        return {}
+    profile = LogProfile(**artefact.training["log"])
+    said = [*profile.lines(), *explain_decisions(profile, config=artefact.config)]
+    return {"log": f"{profile.interactions:,} interactions of {profile.users:,} users", "": "\n".join(said)}
+
+
 def _facts(artefact: Artefact) -> dict[str, str]:
     tree, training = artefact.tree, artefact.training
     table_bytes = sum(array.nbytes for array in artefact.weights.values())
@@ -203,6 +214,7 @@ def _facts(artefact: Artefact) -> dict[str, str]:
         "searched levels": f"{start} to {tree.height} with a beam of {artefact.config.retrieval.beam_width}",
         "network weights": f"{network:,}",
         "index size": f"{index_bytes / 2**20:.2f} MB, {index_bytes / tree.num_items:.0f} bytes per item",
+        **_log_facts(artefact),
         "split": str(training.get("split", "")),
         "training": f"{training.get('instances', 0):,} instances, {training.get('steps', 0):,} steps in "
         f"{len(training.get('rounds', []))} rounds, {training.get('seconds', 0)} s",

@@ -31,6 +31,9 @@ BadRowsOption = Annotated[
     BadRows | None, typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it, go on.")
 ]
 RejectsOption = Annotated[Path | None, typer.Option("--rejects", help="Where --bad-rows=skip lists the bad rows.")]
+RowOrderOption = Annotated[
+    bool | None, typer.Option("--row-order", help="The log has no timestamps; its rows stand in the order of time.")
+]
 BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam width; default: the model's.")]
 
 
@@ -42,6 +45,7 @@ def log_settings(
     since: str | None,
     until: str | None,
     bad_rows: BadRows | None,
+    row_order: bool | None,
 ) -> dict[str, Any]:
     """Settings of the section `log` for those options that were given."""
     events = parse_pairs(event_type, option="--event-type", form="COLUMN=VALUE[,VALUE...]")
@@ -52,6 +56,7 @@ def log_settings(
         "since": since,
         "until": until,
         "bad_rows": bad_rows,
+        "row_order": row_order,
     }
     return {name: value for name, value in given.items() if value not in (None, {})}
 

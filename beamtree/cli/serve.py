@@ -10,6 +10,7 @@ import typer
 
 from beamtree.cli.options import ModelArgument
 from beamtree.data.interactions import read_log
+from beamtree.data.ties import settle_ties
 from beamtree.errors import InputError
 
 TOKEN_VARIABLE = "BEAMTREE_ADMIN_TOKEN"
@@ -71,7 +72,8 @@ def serve(
     if histories is not None:
         from beamtree.artefact import load_artefact
 
-        log = read_log(histories, load_artefact(model, verify=False).config.log)
+        config = load_artefact(model, verify=False).config
+        log = settle_ties(read_log(histories, config.log), config=config)
     run_server(settings, log=log, announce=_announce)
 
 

@@ -40,7 +40,12 @@ def require_column(name: str, *, wanted_as: str, present: Iterable[str], file: s
     near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     guess = f" Nearest: {', '.join(near)}." if near else ""
     example = near[0] if near else "name_in_the_file"
+    without = (
+        " Where there are no times and the rows stand in their order: row_order=True, or --row-order."
+        if wanted_as == TIMESTAMP
+        else ""
+    )
     raise DataError(
         f"{file}: no column {name!r}; it has {', '.join(names) or 'none'}.{guess} "
-        f"Map the column: columns={{{wanted_as!r}: {example!r}}}, or --column {wanted_as}={example}."
+        f"Map the column: columns={{{wanted_as!r}: {example!r}}}, or --column {wanted_as}={example}.{without}"
     )

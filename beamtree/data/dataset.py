@@ -127,7 +127,7 @@ def prepare_dataset(
     vocabulary = _item_vocabulary(frame[ITEM_ID], table=table if catalogue == "items" else None)
     frame = frame.with_columns(_in_type_of(frame[ITEM_ID], vocabulary))
     item_table = _item_table(vocabulary, table=table)
-    sequences, timestamps = _sequences(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
+    sequences, timestamps = order_in_time(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
     report = PrepareReport(
         reading=log.report,
         min_interactions=min_interactions,
@@ -151,7 +151,7 @@ def encode_histories(log: InteractionLog, *, items: Vocabulary) -> tuple[Vocabul
     known = pl.Series(items.encode(_in_type_of(log.frame[ITEM_ID], items)) >= 0)
     frame = log.frame.filter(known)
     frame = frame.with_columns(_in_type_of(frame[ITEM_ID], items))
-    sequences, _ = _sequences(frame, dense_user=users.encode(frame[USER_ID]), num_users=len(users), items=items)
+    sequences, _ = order_in_time(frame, dense_user=users.encode(frame[USER_ID]), num_users=len(users), items=items)
     return users, sequences
 
 
@@ -205,10 +205,10 @@ def _in_type_of(ids: pl.Series, vocabulary: Vocabulary) -> pl.Series:
     return ids.cast(vocabulary.ids.dtype, strict=False)
 
 
-def _sequences(
+def order_in_time(
     frame: pl.DataFrame, *, dense_user: npt.NDArray[np.int32], num_users: int, items: Vocabulary
 ) -> tuple[Sequences, Times]:
-    """Sort by user, then time, then file order; every row's user and item must be known."""
+    """Rows sorted by user, then time, then file order, as sequences and their times; all users and items are known."""
     ordered = pl.DataFrame(
         {USER_ID: dense_user, TIMESTAMP: frame[TIMESTAMP], ITEM_ID: items.encode(frame[ITEM_ID])}
     ).sort(USER_ID, TIMESTAMP, maintain_order=True)

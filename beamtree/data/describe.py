@@ -1,4 +1,4 @@
-"""What a log looks like, in numbers: its size, history lengths, the popularity of its items, its time span."""
+"""What a log looks like, in numbers: its profile, history lengths, the popularity of its items, its time span."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -6,12 +6,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
-from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
+from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS, Times, order_in_time
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.parse import seconds_per_unit
+from beamtree.data.profile import LogProfile, measure_log
+from beamtree.data.sequences import Sequences
+from beamtree.data.vocabulary import Vocabulary
 
 POPULARITY_SHARES: Final = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 LENGTH_QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -27,30 +29,19 @@ class LengthBin:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What remains when users with fewer than `min_interactions` are dropped."""
-
-    min_interactions: int
-    users: int
-    items: int
-    interactions: int
-
-
-@dataclass(frozen=True)
 class LogDescription:
     """All figures about one log.
 
+    profile: of the whole log; kept: of what remains when users with fewer than `min_interactions` are dropped, None
+    where nobody has so many.
     length_quantiles: share of users -> history length; length_bins: one per power of two.
     popularity_curve: share of the items, most popular first -> share of all interactions that they receive.
     first_time, last_time: on the log's own scale; first_date, last_date: ISO, or None where times are no dates.
-    repeat_share: interactions with an item that the same user had before; tied_share: those that share user and time
-    with another interaction, so that only the order in the file tells which came first.
     """
 
-    users: int
-    items: int
-    interactions: int
-    density: float
+    profile: LogProfile
+    min_interactions: int
+    kept: LogProfile | None
     length_quantiles: dict[float, int]
     length_bins: tuple[LengthBin, ...]
     popularity_curve: dict[float, float]
@@ -58,42 +49,39 @@ class LogDescription:
     last_time: float
     first_date: str | None
     last_date: str | None
-    repeat_share: float
-    tied_share: float
-    kept: Kept
 
 
 def describe_log(log: InteractionLog, *, min_interactions: int = DEFAULT_MIN_INTERACTIONS) -> LogDescription:
     """Compute the figures; exact, one pass per figure."""
     frame = log.frame
-    per_user = frame.group_by(USER_ID).len()
-    lengths = per_user["len"].to_numpy().astype(np.int64)
-    counts = frame.group_by(ITEM_ID).len()["len"].to_numpy().astype(np.int64)
-    times = frame[TIMESTAMP]
-    first, last = (float(value) for value in (times.min(), times.max()) if isinstance(value, int | float))
-    unit = seconds_per_unit(times)
-    total = frame.height
-    distinct_pairs = frame.select(USER_ID, ITEM_ID).n_unique()
-    per_moment = frame.group_by(USER_ID, TIMESTAMP).len()["len"]
-    tied = int(per_moment.filter(per_moment > 1).sum())
-    long_users = per_user.filter(pl.col("len") >= min_interactions)
-    remaining = frame.join(long_users, on=USER_ID, how="semi")
+    users, items = (Vocabulary(frame[name].unique().sort()) for name in (USER_ID, ITEM_ID))
+    sequences, times = order_in_time(frame, dense_user=users.encode(frame[USER_ID]), num_users=len(users), items=items)
+    lengths = sequences.lengths
+    first, last = float(times.min()), float(times.max())
+    unit = seconds_per_unit(frame[TIMESTAMP])
     return LogDescription(
-        users=len(lengths),
-        items=len(counts),
-        interactions=total,
-        density=distinct_pairs / (len(lengths) * len(counts)),
+        profile=measure_log(sequences, times, num_items=len(items)),
+        min_interactions=min_interactions,
+        kept=_profile_of(sequences, times, users=lengths >= min_interactions),
         length_quantiles={share: int(np.quantile(lengths, share, method="inverted_cdf")) for share in LENGTH_QUANTILES},
         length_bins=_bin_lengths(lengths),
-        popularity_curve=_popularity_curve(counts),
+        popularity_curve=_popularity_curve(np.bincount(sequences.items)),
         first_time=first,
         last_time=last,
         first_date=_date(first, unit),
         last_date=_date(last, unit),
-        repeat_share=1 - distinct_pairs / total,
-        tied_share=tied / total,
-        kept=Kept(min_interactions, long_users.height, remaining[ITEM_ID].n_unique(), remaining.height),
     )
+
+
+def _profile_of(sequences: Sequences, times: Times, *, users: npt.NDArray[np.bool_]) -> LogProfile | None:
+    """The profile of some of the users and of the items that they touched; None where there are no such users."""
+    if not users.any():
+        return None
+    rows = np.repeat(users, sequences.lengths)
+    _, items = np.unique(sequences.items[rows], return_inverse=True)
+    offsets = np.concatenate(([0], np.cumsum(sequences.lengths[users])))
+    some = Sequences(items.astype(np.int32), offsets)
+    return measure_log(some, times[rows], num_items=int(items.max()) + 1)
 
 
 def _bin_lengths(lengths: npt.NDArray[np.int64]) -> tuple[LengthBin, ...]:

@@ -97,6 +97,7 @@ def read_interactions(
     until: Moment | None = None,
     bad_rows: BadRows = "error",
     rejects_file: str | Path | None = None,
+    row_order: bool = False,
 ) -> InteractionLog:
     """Read who did what when, from any file or table that `tables` knows.
 
@@ -107,6 +108,8 @@ def read_interactions(
     since, until: keep since <= timestamp < until; a number on the log's own scale, or a date (UTC).
     bad_rows: "error" stops at a row whose id or time is missing or cannot be understood; "skip" leaves such rows out
     and lists them in rejects_file (by default `<name>.rejects.csv` in the working directory).
+    row_order: read no timestamps; the number of a row, counted through all files in the order of their names, is its
+    time. Nothing is dropped as a repeat then.
 
     Filters on rating and event come before the checks, so a row that is filtered away is never a bad row.
     Ids come back in the type they came in: integers, or texts with every character kept. Times that are dates become
@@ -114,13 +117,15 @@ def read_interactions(
     """
     if bad_rows not in ("error", "skip"):
         raise SettingsError(f"bad_rows is 'error' or 'skip', got {bad_rows!r}.")
+    if row_order and (since is not None or until is not None):
+        raise SettingsError("since and until are about timestamps, and row_order reads none: leave one of them out.")
     mapping = check_mapping(columns, allowed=MAPPABLE_INTERACTION_COLUMNS)
     names = {ours: mapping.get(ours, ours) for ours in MAPPABLE_INTERACTION_COLUMNS}
     event_values = {
         name: [values] if isinstance(values, str) else [str(value) for value in values]
         for name, values in (event_type or {}).items()
     }
-    needed = [names[ours] for ours in INTERACTION_COLUMNS]
+    needed = [names[ours] for ours in ((USER_ID, ITEM_ID) if row_order else INTERACTION_COLUMNS)]
     needed += [names[RATING]] if min_rating is not None else []
 
     parts: list[pl.DataFrame] = []
@@ -131,6 +136,7 @@ def read_interactions(
         source, wanted={*needed, *event_values}, headerless=MOVIELENS_RATING_COLUMNS, bad_rows=bad_rows
     ):
         files.append(table.file)
+        rows_before = rows_read
         rows_read += table.frame.height
         if not table.columns:
             continue
@@ -144,7 +150,9 @@ def read_interactions(
             columns=[
                 ParsedColumn(names[USER_ID], USER_ID, parse_ids, ID_KINDS),
                 ParsedColumn(names[ITEM_ID], ITEM_ID, parse_ids, ID_KINDS),
-                ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
+                _row_numbers(rows_before)
+                if row_order
+                else ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
                 *rating,
             ],
             table=table,
@@ -187,7 +195,13 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         until=settings.until,
         bad_rows=settings.bad_rows,
         rejects_file=rejects_file,
+        row_order=settings.row_order,
     )
+
+
+def _row_numbers(rows_before: int) -> ParsedColumn:
+    """The places of a file's rows as their times, after all rows of the files before it."""
+    return ParsedColumn(ROW_INDEX, TIMESTAMP, lambda rows: rows.cast(pl.Int64) + rows_before, "the number of a row")
 
 
 def _choose_rows(

@@ -10,6 +10,7 @@ from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut
 from beamtree.diagnostics.averages import Average, average_over_users
+from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics, measure
 from beamtree.evaluation.protocol import held_out_requests
 from beamtree.retrieval.beam import first_searched_level
@@ -66,10 +67,10 @@ def compare_beams(
 ) -> BeamComparison:
     """Search and scan for the same users under the model's own protocol; `advance` is told users * searches done."""
     tree, config = artefact.tree, artefact.config
-    users = users.take(slice(0, num_scanned_users(tree, users=len(users))))
-    is_paper = config.data.protocol == "paper"
-    excluded = users.seen(dataset.sequences) if config.retrieval.exclude_seen and not is_paper else None
-    labels = users.labels(dataset.sequences, distinct=not is_paper)
+    scanned = users.take(slice(0, num_scanned_users(tree, users=len(users))))
+    reachable = reachable_labels(scanned, dataset.sequences, config=config)
+    users, labels = reachable.users, reachable.labels
+    excluded = users.seen(dataset.sequences) if reachable.excludes_seen else None
     engine = Engine(build_scorer(artefact.weights, tree, settings=config.model), tree)
     requests = held_out_requests(dataset, users, exclude_seen=excluded is not None)
     k = min(CUTOFF, tree.num_items)

@@ -32,11 +32,14 @@ class Metrics(Mapping[str, float]):
     """Averages by name, such as metrics["recall@20"], in the order of the cutoffs.
 
     per_user: the same names, without coverage and distinct_lists, each with one number per user (users,).
+    num_seen_labels: labels that did not count because they were seen before; num_left_out: users who had no other.
     """
 
     averages: Mapping[str, float]
     per_user: Mapping[str, Float64Array]
     num_users: int
+    num_seen_labels: int = 0
+    num_left_out: int = 0
 
     def __getitem__(self, name: str) -> float:
         return self.averages[name]

@@ -1,6 +1,7 @@
 """What is measured on held-out users, and how: the same questions for every recommender."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import HeldOut, Split, split_by_time, split_leave_last_out, split_none, split_users
+from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics, measure
 from beamtree.retrieval.engine import Engine
 from beamtree.types import Float32Array, Int32Array, Int64Array
@@ -24,8 +26,7 @@ SCORES_AT_A_TIME = 2**24
 
 def split_dataset(dataset: Dataset, *, config: Config) -> Split:
     """Hold out what the settings say."""
-    data = config.data
-    seed = config.training.seed if data.split_seed is None else data.split_seed
+    data, seed = config.data, config.split_seed
     match data.holdout:
         case "users":
             return split_users(
@@ -43,23 +44,28 @@ def split_dataset(dataset: Dataset, *, config: Config) -> Split:
             return split_none(dataset.sequences)
 
 
-def describe_protocol(config: Config) -> str:
-    """A sentence to print with every table of metrics."""
+def describe_protocol(config: Config, measured: Metrics | None = None) -> str:
+    """A sentence to print with every table of metrics. measured: any of them, to say how many labels do not count."""
     if config.data.protocol == "paper":
         return "protocol paper: repeated labels count each time, seen items may be recommended"
-    seen = "are not recommended" if config.retrieval.exclude_seen else "may be recommended"
-    return f"protocol clean: distinct labels, seen items {seen}"
+    if not config.retrieval.excludes_seen:
+        return "protocol clean: distinct labels, seen items may be recommended"
+    sentence = "protocol clean: distinct labels not seen before, seen items are not recommended"
+    if measured is None or measured.num_seen_labels == 0:
+        return sentence
+    left_out = f", {measured.num_left_out:,} users have no other" if measured.num_left_out else ""
+    return f"{sentence}; {measured.num_seen_labels:,} labels that were seen before do not count{left_out}"
 
 
 def evaluate(
     recommend: Recommend, dataset: Dataset, users: HeldOut, *, config: Config, cutoffs: Sequence[int] = CUTOFFS
 ) -> Metrics:
-    """Ask a recommender for every held-out user and count what it hits."""
-    is_paper = config.data.protocol == "paper"
-    exclude_seen = config.retrieval.exclude_seen and not is_paper
-    recommended = recommend(held_out_requests(dataset, users, exclude_seen=exclude_seen), max(cutoffs))
-    labels = users.labels(dataset.sequences, distinct=not is_paper)
-    return measure(recommended, labels, num_items=len(dataset.items), cutoffs=cutoffs)
+    """Ask a recommender for every held-out user who has a label that can be hit, and count what it hits."""
+    reachable = reachable_labels(users, dataset.sequences, config=config)
+    requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)
+    recommended = recommend(requests, max(cutoffs))
+    measured = measure(recommended, reachable.labels, num_items=len(dataset.items), cutoffs=cutoffs)
+    return replace(measured, num_seen_labels=reachable.num_seen_labels, num_left_out=reachable.num_left_out)
 
 
 def held_out_requests(dataset: Dataset, users: HeldOut, *, exclude_seen: bool) -> Requests:

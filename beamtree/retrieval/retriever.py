@@ -15,6 +15,7 @@ from beamtree.data.dataset import encode_histories
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
+from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.errors import InputError, UnknownIdsError
 from beamtree.retrieval.engine import Engine
@@ -84,7 +85,9 @@ class Retriever:
         self, interactions: InteractionLog, users: Sequence[Id] | None = None, **wishes: Unpack[Wishes]
     ) -> Iterator[pl.DataFrame]:
         """Tables user_id, item_id, score, rank for users of a log (all of them by default), a thousand at a time."""
-        vocabulary, sequences = encode_histories(interactions, items=self._items)
+        vocabulary, sequences = encode_histories(
+            settle_ties(interactions, config=self.artefact.config), items=self._items
+        )
         dense_users = np.arange(len(vocabulary)) if users is None else _find_users(users, vocabulary)
         allowed_items = self._allowed(wishes.get("allow"), wishes.get("exclude"))
         for first in range(0, max(len(dense_users), 1), USERS_AT_A_TIME):

@@ -9,6 +9,13 @@ ESTIMATOR = "estimator"
 
 
 @dataclass(frozen=True)
+class LogPrepared:
+    """The log was read and training begins: what it is like and what that decides, in sentences."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StepDone:
     """A step was taken; loss is smoothed over recent steps, instances is the size of the batch."""
 
@@ -66,5 +73,5 @@ class TreeRelearned:
     score_after: float
 
 
-Event = StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned
+Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned
 Listener = Callable[[Event], None]

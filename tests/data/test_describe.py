@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from beamtree.data.describe import Kept, LengthBin, describe_log
+from beamtree.data.describe import LengthBin, describe_log
 from beamtree.data.interactions import InteractionLog, read_interactions
 
 
@@ -21,12 +21,24 @@ LOG = log_of(
 
 def test_counts_and_shares_worked_out_by_hand() -> None:
     found = describe_log(LOG, min_interactions=2)
-    assert (found.users, found.items, found.interactions) == (3, 4, 8)
-    assert found.density == pytest.approx(6 / 12)
-    assert found.repeat_share == pytest.approx(2 / 8)
-    assert found.tied_share == pytest.approx(2 / 8)
-    assert found.kept == Kept(min_interactions=2, users=2, items=4, interactions=7)
-    assert describe_log(LOG).kept == Kept(min_interactions=15, users=0, items=0, interactions=0)
+    whole, kept = found.profile, found.kept
+    assert (whole.users, whole.items, whole.interactions) == (3, 4, 8)
+    assert whole.density == pytest.approx(6 / 12)
+    assert whole.repeat_share == pytest.approx(2 / 8)
+    assert whole.tied_share == pytest.approx(2 / 8)
+    assert kept is not None
+    assert (kept.users, kept.items, kept.interactions) == (2, 4, 7)
+    assert kept.density == pytest.approx(5 / 8)
+    assert kept.repeat_share == pytest.approx(2 / 7)
+    assert (found.min_interactions, describe_log(LOG).min_interactions) == (2, 15)
+    assert describe_log(LOG).kept is None
+
+
+def test_what_is_kept_is_measured_on_the_items_that_are_left() -> None:
+    """Item 5 belongs to a user who is dropped: of the ids 1 and 9, the tied ones rise."""
+    found = describe_log(log_of((1, 1, 0), (1, 9, 0), (2, 5, 0)), min_interactions=2)
+    assert found.kept is not None
+    assert (found.kept.items, found.kept.tied_pairs, found.kept.sorted_share) == (2, 1, 1.0)
 
 
 def test_history_lengths_fall_into_powers_of_two() -> None:

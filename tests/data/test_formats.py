@@ -1,13 +1,12 @@
 import gzip
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from beamtree.data.formats.amazon import read_amazon
-from beamtree.data.formats.complete_journey import read_complete_journey, shuffle_baskets
+from beamtree.data.formats.complete_journey import read_complete_journey
 from beamtree.data.formats.mind import read_mind
 from beamtree.data.formats.movielens import (
     read_movielens,
@@ -194,29 +193,6 @@ def test_tmall_without_clicks_or_with_other_columns(tmp_path: Path) -> None:
     path.write_text("1,2,3,4\n")
     with pytest.raises(DataError, match=r"expected 5 fields .* got 4"):
         read_tmall(path)
-
-
-def baskets(seed: int) -> pl.DataFrame:
-    frame = pl.DataFrame(
-        {"user_id": [1] * 60, "item_id": range(60), "timestamp": [5] * 30 + [9] * 30, "basket_id": [1] * 30 + [2] * 30}
-    )
-    return shuffle_baskets(frame, seed=seed)
-
-
-def test_baskets_are_shuffled_inside_and_stay_in_order() -> None:
-    shuffled = baskets(seed=0)
-    assert shuffled["basket_id"].to_list() == [1] * 30 + [2] * 30
-    first = shuffled["item_id"].to_list()[:30]
-    assert sorted(first) == list(range(30))
-    rising = sum(later > earlier for earlier, later in pairwise(first))
-    assert 5 < rising < 25
-    assert baskets(seed=0).equals(shuffled)
-    assert not baskets(seed=1).equals(shuffled)
-
-
-def test_the_shuffle_does_not_depend_on_the_order_of_rows() -> None:
-    frame = baskets(seed=0)
-    assert shuffle_baskets(frame.reverse(), seed=3).equals(shuffle_baskets(frame, seed=3))
 
 
 def test_complete_journey(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID
 from beamtree.data.formats.original import Original, require_original
 from beamtree.data.parse import parse_times
+from beamtree.data.ties import shuffle_within
 
 BASKET_ID: Final = "basket_id"
 _SHUFFLE_SEED: Final = 0
@@ -37,12 +37,5 @@ def read_complete_journey(source: Path) -> Original:
         "department",
         "brand",
     )
-    return Original(shuffle_baskets(interactions, seed=_SHUFFLE_SEED), items)
-
-
-def shuffle_baskets(interactions: pl.DataFrame, *, seed: int) -> pl.DataFrame:
-    """Rows sorted by user, time and basket, and inside a basket in an order that depends on the seed alone."""
-    order = [USER_ID, TIMESTAMP, BASKET_ID]
-    settled = interactions.sort(*order, ITEM_ID)
-    draws = np.random.default_rng(seed).random(settled.height)
-    return settled.with_columns(pl.Series("draw", draws)).sort(*order, "draw").drop("draw")
+    shuffled = shuffle_within(interactions, keys=(USER_ID, TIMESTAMP, BASKET_ID), seed=_SHUFFLE_SEED)
+    return Original(shuffled, items)

@@ -1,0 +1,99 @@
+"""From a log as it was read to a data set, with what its profile decides: may seen items be shown, are ties shuffled.
+
+Both are settings that a person may set; left open, they follow from the log, once, before anything is split or
+learned, and the settings that a model keeps say what was decided.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.profile import LogProfile, measure_log
+from beamtree.data.ties import settle_ties
+
+WORTH_A_SENTENCE: Final = 0.001
+"""Ties below this share of the rows are not spoken of."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedLog:
+    """A log ready for learning.
+
+    dataset: tied rows shuffled where that was decided; profile: of the kept users, their rows in the order of the file;
+    config: nothing in it is open.
+    """
+
+    dataset: Dataset
+    profile: LogProfile
+    config: Config
+
+    def lines(self) -> list[str]:
+        """What was read, what it is like and what follows, as sentences."""
+        reading = [] if self.dataset.report is None else self.dataset.report.lines()
+        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config)]
+
+
+def prepare_log(log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None) -> PreparedLog:
+    """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
+
+    items: as in `prepare_dataset`, which also says how this fails.
+    """
+
+    def prepared(rows: InteractionLog) -> Dataset:
+        data = config.data
+        return prepare_dataset(rows, items=items, min_interactions=data.min_interactions, catalogue=data.catalogue)
+
+    dataset = prepared(log)
+    profile = measure_log(dataset.sequences, dataset.timestamps, num_items=len(dataset.items))
+    decided = decide(config, profile)
+    if decided.data.shuffle_ties:
+        dataset = prepared(settle_ties(log, config=decided))
+    return PreparedLog(dataset, profile, decided)
+
+
+def decide(config: Config, profile: LogProfile) -> Config:
+    """The settings with everything decided that they leave to the log."""
+    retrieval, data = config.retrieval, config.data
+    if retrieval.exclude_seen is None:
+        retrieval = retrieval.model_copy(update={"exclude_seen": not profile.people_repeat})
+    if data.shuffle_ties is None:
+        is_leak = profile.ties_are_sorted and data.protocol != "paper"
+        data = data.model_copy(update={"shuffle_ties": is_leak})
+    return config.model_copy(update={"data": data, "retrieval": retrieval})
+
+
+def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
+    """What was decided and why, in sentences; config: one in which nothing is open."""
+    return [explain_seen_items(profile, config=config), *_explain_ties(profile, config=config)]
+
+
+def explain_seen_items(profile: LogProfile, *, config: Config) -> str:
+    """Whether seen items may be recommended, why, and how to overrule it."""
+    excluded = config.retrieval.excludes_seen
+    repeats = f"{profile.repeat_share:.1%} of the interactions repeat an item"
+    outcome = "seen items are not recommended" if excluded else "seen items may be recommended"
+    if excluded == profile.people_repeat:
+        return f"{repeats}, yet {outcome}, as retrieval.exclude_seen={_toml(excluded)} asks"
+    return f"{repeats}: {outcome}; retrieval.exclude_seen={_toml(not excluded)} overrules"
+
+
+def _explain_ties(profile: LogProfile, *, config: Config) -> list[str]:
+    shuffled = bool(config.data.shuffle_ties)
+    if profile.tied_share < WORTH_A_SENTENCE and not shuffled:
+        return []
+    order = "are sorted by item" if profile.ties_are_sorted else "are in no order of the items"
+    tied = f"{profile.tied_share:.1%} of the rows share user and time with another and {order}"
+    outcome = f"shuffled by seed {config.split_seed}" if shuffled else "left in the order of the file"
+    if shuffled != profile.ties_are_sorted:
+        warning = ", which gives the next item away" if profile.ties_are_sorted else ""
+        reason = "is published" if config.data.protocol == "paper" else f"data.shuffle_ties={_toml(shuffled)} asks"
+        return [f"{tied}{warning}: {outcome}, as {reason}"]
+    return [f"{tied}: {outcome}; data.shuffle_ties={_toml(not shuffled)} overrules"]
+
+
+def _toml(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,97 @@
+"""What kind of log this is: how much people repeat, how many times tie and in which order, how dense it is."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from beamtree.data.parse import seconds_per_unit
+from beamtree.data.sequences import Sequences
+from beamtree.types import AnyArray
+
+MANY_REPEATS: Final = 0.1
+"""From this share on people are taken to repeat: leaving seen items out would put one label in ten out of reach.
+
+Film and book ratings and the review logs of shops have none, news clicks 2 %, groceries 41 %.
+"""
+
+SORTED_PAIRS: Final = 0.9
+"""Tied neighbours count as sorted by item from this share on; half of them rise in any order that ignores the items."""
+
+FEWEST_TIED_PAIRS: Final = 20
+"""Fewer pairs say nothing: of 20 in a random order, 18 rise or fall together once in 2,500 logs."""
+
+
+@dataclass(frozen=True)
+class LogProfile:
+    """Measured once, when a log is read, on its interactions in the order of time.
+
+    density: distinct pairs of user and item over all pairs; median_history and its neighbours: interactions per user.
+    repeat_share: interactions with an item that the same user had before. tied_share: interactions that share user and
+    time with another one, so that only the order of the rows tells which came first. tied_pairs: neighbours among
+    those; sorted_share: how many of them follow the item ids, rising or falling, whichever is more; 0 without pairs.
+    has_dates: whether times are moments, and not numbers that only put the interactions in order.
+    """
+
+    users: int
+    items: int
+    interactions: int
+    density: float
+    shortest_history: int
+    median_history: int
+    longest_history: int
+    repeat_share: float
+    tied_share: float
+    tied_pairs: int
+    sorted_share: float
+    has_dates: bool
+
+    @property
+    def people_repeat(self) -> bool:
+        """Whether repeats are common enough that seen items are worth recommending."""
+        return self.repeat_share >= MANY_REPEATS
+
+    @property
+    def ties_are_sorted(self) -> bool:
+        """Whether tied rows stand in the order of the item ids, so that one of them gives the next away."""
+        return self.tied_pairs >= FEWEST_TIED_PAIRS and self.sorted_share >= SORTED_PAIRS
+
+    def lines(self) -> list[str]:
+        """The profile as sentences to print or to log."""
+        times = "times are dates" if self.has_dates else "times are no dates: only their order is used"
+        return [
+            f"histories of {self.shortest_history:,} to {self.longest_history:,} interactions, median "
+            f"{self.median_history:,}; density {self.density:.3%}; {times}"
+        ]
+
+
+def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int) -> LogProfile:
+    """The profile of sequences whose dense ids rise with the raw ones; times: (N,), aligned with `sequences.items`.
+
+    At least one interaction.
+    """
+    lengths, items = sequences.lengths, sequences.items
+    users = np.repeat(np.arange(len(sequences)), lengths)
+    keys = np.sort(users * num_items + items)
+    distinct = 1 + int(np.count_nonzero(np.diff(keys)))
+    pairs = np.zeros(len(items) - 1, dtype=np.bool_)
+    if times is not None:
+        pairs = (np.diff(users) == 0) & (np.diff(times) == 0)
+    tied = np.concatenate((pairs, [False])) | np.concatenate(([False], pairs))
+    rising, falling = (int(np.count_nonzero(pairs & step)) for step in (np.diff(items) > 0, np.diff(items) < 0))
+    num_pairs = int(np.count_nonzero(pairs))
+    return LogProfile(
+        users=len(sequences),
+        items=num_items,
+        interactions=len(items),
+        density=distinct / (len(sequences) * num_items),
+        shortest_history=int(lengths.min()),
+        median_history=int(np.quantile(lengths, 0.5, method="inverted_cdf")),
+        longest_history=int(lengths.max()),
+        repeat_share=(len(items) - distinct) / len(items),
+        tied_share=float(tied.mean()),
+        tied_pairs=num_pairs,
+        sorted_share=max(rising, falling) / num_pairs if num_pairs else 0.0,
+        has_dates=times is not None and seconds_per_unit(pl.Series(times)) is not None,
+    )

@@ -1,0 +1,146 @@
+"""What a log decides: each decision on both sides of its threshold, overruled, and said."""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from beamtree.config import Config
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.prepare import PreparedLog, explain_seen_items, prepare_log
+
+DAY = 86_400
+START = 1_500_000_000
+
+
+def log_of(rows: list[tuple[int, int, int]]) -> InteractionLog:
+    return InteractionLog(pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp"], orient="row"))
+
+
+def listened(*, repeats: int) -> InteractionLog:
+    """Two users of fifty interactions each, a day apart; so many of each repeat item 0."""
+    items = [*range(50 - repeats), *[0] * repeats]
+    return log_of([(user, item, START + DAY * day) for user in range(2) for day, item in enumerate(items)])
+
+
+def baskets(*, file_order: int = 1) -> InteractionLog:
+    """Two users with three baskets of ten different items, listed by item, or against it."""
+    return log_of(
+        [
+            (user, 10 * basket + item, START + DAY * basket)
+            for user in range(2)
+            for basket in range(3)
+            for item in range(10)[::file_order]
+        ]
+    )
+
+
+def prepared(log: InteractionLog, **sections: dict[str, Any]) -> PreparedLog:
+    return prepare_log(log, config=Config.resolve(sections))
+
+
+@pytest.mark.parametrize(
+    ("repeats", "excluded", "said"),
+    [
+        (
+            4,
+            True,
+            "8.0% of the interactions repeat an item: seen items are not recommended; "
+            "retrieval.exclude_seen=false overrules",
+        ),
+        (
+            5,
+            False,
+            "10.0% of the interactions repeat an item: seen items may be recommended; "
+            "retrieval.exclude_seen=true overrules",
+        ),
+    ],
+)
+def test_seen_items_are_left_out_where_few_interactions_repeat_one(repeats: int, excluded: bool, said: str) -> None:
+    found = prepared(listened(repeats=repeats))
+    assert found.config.retrieval.exclude_seen is excluded
+    assert said in found.lines()
+    again = prepare_log(listened(repeats=repeats), config=found.config)
+    assert again.config == found.config
+    assert again.lines() == found.lines(), "a decision is the same when it is read from the settings"
+
+
+def test_only_users_who_are_kept_decide() -> None:
+    """Twenty users who did one thing twice are too short to be kept."""
+    short = [(100 + user, 3, START + day) for user in range(20) for day in range(2)]
+    log = log_of(listened(repeats=4).frame.rows() + short)
+    assert prepared(log).config.retrieval.exclude_seen is True
+    assert prepared(log, data={"min_interactions": 2}).config.retrieval.exclude_seen is False
+
+
+@pytest.mark.parametrize(("repeats", "excluded"), [(4, False), (5, True)])
+def test_a_setting_overrules_the_repeats(repeats: int, excluded: bool) -> None:
+    found = prepared(listened(repeats=repeats), retrieval={"exclude_seen": excluded})
+    assert found.config.retrieval.exclude_seen is excluded
+    text = explain_seen_items(found.profile, config=found.config)
+    assert text.endswith(f"as retrieval.exclude_seen={str(excluded).lower()} asks")
+
+
+@pytest.mark.parametrize("file_order", [1, -1])
+def test_ties_sorted_by_item_are_shuffled_by_the_seed_of_the_split(file_order: int) -> None:
+    log = baskets(file_order=file_order)
+    found = prepared(log, data={"split_seed": 7})
+    assert found.config.data.shuffle_ties is True
+    assert found.profile.ties_are_sorted, "the profile is that of the file"
+    assert (
+        "100.0% of the rows share user and time with another and are sorted by item: shuffled by seed 7; "
+        "data.shuffle_ties=false overrules" in found.lines()
+    )
+    items = found.dataset.sequences.of(0)
+    assert [sorted(items[first : first + 10].tolist()) for first in (0, 10, 20)] == [
+        list(range(first, first + 10)) for first in (0, 10, 20)
+    ]
+    assert items.tolist() not in (list(range(30)), sum((list(range(b + 9, b - 1, -1)) for b in (0, 10, 20)), []))
+
+
+def test_the_fingerprint_covers_the_shuffle_and_not_the_order_of_the_file() -> None:
+    first = prepared(baskets(), data={"split_seed": 0})
+    same = prepared(baskets(file_order=-1), data={"split_seed": 0})
+    other = prepared(baskets(), data={"split_seed": 1})
+    kept = prepared(baskets(), data={"shuffle_ties": False})
+    assert first.dataset.fingerprint == same.dataset.fingerprint
+    assert len({found.dataset.fingerprint for found in (first, other, kept)}) == 3
+    assert prepare_log(baskets(), config=first.config).dataset.fingerprint == first.dataset.fingerprint
+
+
+def test_the_seed_of_the_training_shuffles_where_the_split_has_none() -> None:
+    by_training = prepared(baskets(), training={"seed": 5})
+    by_split = prepared(baskets(), data={"split_seed": 5})
+    assert by_training.dataset.fingerprint == by_split.dataset.fingerprint
+
+
+def test_ties_in_another_order_stay_as_the_file_has_them() -> None:
+    order = [3, 7, 1, 9, 0, 8, 2, 6, 4, 5]
+    log = log_of([(user, item, START) for user in range(4) for item in [*order, *[10 + item for item in order]]])
+    found = prepared(log)
+    assert found.config.data.shuffle_ties is False
+    assert found.dataset.sequences.of(3).tolist() == [*order, *[10 + item for item in order]]
+    assert (
+        "100.0% of the rows share user and time with another and are in no order of the items: left in the order of "
+        "the file; data.shuffle_ties=true overrules" in found.lines()
+    )
+    asked = prepared(log, data={"shuffle_ties": True})
+    assert sorted(asked.dataset.sequences.of(3).tolist()) == list(range(20))
+    assert asked.dataset.fingerprint != found.dataset.fingerprint
+    assert asked.lines()[-1].endswith("shuffled by seed 0, as data.shuffle_ties=true asks")
+
+
+def test_a_person_and_the_published_protocol_leave_sorted_ties() -> None:
+    asked = prepared(baskets(), data={"shuffle_ties": False})
+    assert asked.dataset.sequences.of(0).tolist() == list(range(30))
+    assert asked.lines()[-1].endswith(
+        "sorted by item, which gives the next item away: left in the order of the file, as data.shuffle_ties=false asks"
+    )
+    paper = prepared(baskets(), data={"protocol": "paper"})
+    assert paper.config.data.shuffle_ties is False
+    assert paper.dataset.fingerprint == asked.dataset.fingerprint
+    assert paper.lines()[-1].endswith("left in the order of the file, as is published")
+
+
+def test_a_log_without_ties_says_nothing_of_them() -> None:
+    assert not [line for line in prepared(listened(repeats=0)).lines() if "share user and time" in line]

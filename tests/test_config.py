@@ -110,6 +110,26 @@ def test_unknown_keys_and_sections_come_with_the_nearest_name() -> None:
     }
 
 
+def test_what_a_log_decides_is_open_until_then_and_recorded_as_it_was() -> None:
+    config = Config()
+    assert (config.data.shuffle_ties, config.retrieval.exclude_seen) == (None, None)
+    with pytest.raises(SettingsError, match="still to be decided by a log"):
+        _ = config.retrieval.excludes_seen
+    recorded = Config.recorded({})
+    assert (recorded.data.shuffle_ties, recorded.retrieval.excludes_seen) == (False, True)
+
+
+def test_the_seed_of_the_split_is_its_own_or_that_of_the_training() -> None:
+    assert Config.resolve({"training": {"seed": 4}}).split_seed == 4
+    assert Config.resolve({"training": {"seed": 4}, "data": {"split_seed": 0}}).split_seed == 0
+
+
+def test_a_log_read_in_row_order_has_no_times_to_choose_by() -> None:
+    with pytest.raises(SettingsError) as error:
+        Config.resolve({"log": {"row_order": True, "since": 3, "columns": {"timestamp": "when"}}})
+    assert [line.split(" is about")[0] for line in fault_lines(error)] == ["log.since", "log.columns.timestamp"]
+
+
 def test_all_faults_and_contradictions_come_in_one_message() -> None:
     with pytest.raises(SettingsError) as error:
         Config.resolve(

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from beamtree.config import PRESETS, Config, PresetName
-from beamtree.data.dataset import prepare_dataset
+from beamtree.data.prepare import prepare_log
 from beamtree.evaluation.protocol import split_dataset
 from beamtree.fitting.fit import fit_model
 from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned
@@ -29,7 +29,8 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
     config = Config.preset(name, training=shortened, estimator={"epochs": 1})
     log = two_group_log(items_per_group=120, length=40)
     categories = log.frame.select("item_id", category=pl.col("item_id").str.head(1)).unique(maintain_order=True)
-    dataset = prepare_dataset(log, items=categories, min_interactions=config.data.min_interactions)
+    prepared = prepare_log(log, config=config, items=categories)
+    dataset, config = prepared.dataset, prepared.config
     events: list[Event] = []
     artefact = fit_model(
         dataset,

@@ -97,7 +97,7 @@ def describe_command(
     ] = DEFAULT_MIN_INTERACTIONS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Count users, items and interactions; show history lengths, popularity, repeats, ties and what a fit would decide."""
+    """Count users, items and interactions; show history lengths, popularity, time span and what a fit would decide."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
     given = log_settings(

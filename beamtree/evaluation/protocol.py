@@ -53,7 +53,7 @@ def describe_protocol(config: Config, measured: Metrics | None = None) -> str:
     sentence = "protocol clean: distinct labels not seen before, seen items are not recommended"
     if measured is None or measured.num_seen_labels == 0:
         return sentence
-    left_out = f", {measured.num_left_out:,} users have no other" if measured.num_left_out else ""
+    left_out = f" (users left out for that: {measured.num_left_out:,})" if measured.num_left_out else ""
     return f"{sentence}; {measured.num_seen_labels:,} labels that were seen before do not count{left_out}"
 
 

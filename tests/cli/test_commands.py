@@ -23,7 +23,7 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path, monkeypa
     assert "popularity" in fitted.out
     assert not Path("model.checkpoint").exists()
     events = [json.loads(line) for line in Path("events.ndjson").read_text().splitlines()]
-    assert {event["event"] for event in events} == {"StepDone", "Validated"}
+    assert {event["event"] for event in events} == {"LogPrepared", "StepDone", "Validated"}
 
     evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
     metrics = json.loads(evaluated.out)["metrics"]
@@ -45,6 +45,42 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path, monkeypa
         table = read(folder / f"all{suffix}")
         assert table.columns == ["user_id", "item_id", "score", "rank"]
         assert len(table) == 40 * 3
+
+
+def test_what_the_log_decides_is_said_when_fitting_evaluating_and_inspecting(beamtree: Command, folder: Path) -> None:
+    """Eight baskets a user, of four out of twelve items each."""
+    lines = [
+        f"u{user},i{(user + 2 * day + item) % 12},{day}" for user in range(30) for day in range(8) for item in range(4)
+    ]
+    (folder / "baskets.csv").write_text("user_id,item_id,timestamp\n" + "\n".join(lines) + "\n")
+    fitted = beamtree("fit", "baskets.csv", "--config", "tiny.toml", "--out", "model")
+    assert fitted.code == 0, fitted.err
+    seen = "of the interactions repeat an item: seen items may be recommended; retrieval.exclude_seen=true overrules"
+    assert seen in fitted.message
+    assert fitted.message.index(seen) < fitted.message.index("training instances")
+    evaluated = beamtree("evaluate", "model", "--log", "baskets.csv")
+    assert f"{seen}." in evaluated.message
+    assert seen in " ".join(beamtree("inspect", "model").out.replace("│", " ").split())
+
+    overruled = beamtree(
+        *("fit", "baskets.csv", "--config", "tiny.toml", "--out", "model", "--set", "retrieval.exclude_seen=true")
+    )
+    assert "as retrieval.exclude_seen=true asks" in overruled.message
+    sentence = json.loads(beamtree("evaluate", "model", "--log", "baskets.csv", "--json").out)["protocol"]
+    assert "labels that were seen before do not count" in sentence
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_log_without_timestamps_is_read_in_row_order_when_asked_to(beamtree: Command) -> None:
+    pl.read_csv("ratings.csv").drop("timestamp").write_csv("plain.csv")
+    fit = ("fit", "plain.csv", "--config", "tiny.toml", "--out", "model")
+    refused = beamtree(*fit)
+    assert refused.code == 1
+    assert "--row-order" in refused.message
+    assert beamtree(*fit, "--row-order").code == 0
+    evaluated = beamtree("evaluate", "model", "--log", "plain.csv")
+    assert evaluated.code == 0, evaluated.err
+    assert "repeat an item" not in evaluated.message, "nobody repeats, so there is no hint"
 
 
 @pytest.mark.usefixtures("folder")

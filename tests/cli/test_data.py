@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -32,10 +33,10 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
 
 
-def described(*arguments: str) -> dict[str, object]:
+def described(*arguments: str) -> dict[str, Any]:
     result = run("describe", *arguments, "--column", "user_id=uid", "--json")
     assert result.exception is None, result.exception
-    found: dict[str, object] = json.loads(result.stdout)
+    found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
@@ -77,21 +78,43 @@ def test_describe_prints_tables_to_read(log: str) -> None:
 
 def test_describe_as_json(log: str) -> None:
     found = described(log)
-    assert (found["users"], found["items"], found["interactions"]) == (3, 30, 60)
-    assert found["kept"] == {"min_interactions": 15, "users": 2, "items": 30, "interactions": 50}
-    assert described(log, "--min-interactions", "30")["kept"] == {
-        "min_interactions": 30,
-        "users": 1,
-        "items": 30,
-        "interactions": 30,
-    }
+    sizes = ("users", "items", "interactions")
+    assert [found["profile"][name] for name in sizes] == [3, 30, 60]
+    assert [found["kept"][name] for name in sizes] == [2, 30, 50]
+    assert found["min_interactions"] == 15
+    assert [described(log, "--min-interactions", "30")["kept"][name] for name in sizes] == [1, 30, 30]
+    assert described(log, "--min-interactions", "31")["kept"] is None
+
+
+def test_describe_says_what_a_fit_would_decide(log: str, tmp_path: Path) -> None:
+    shown = " ".join(run("describe", log, "--column", "user_id=uid").stdout.split())
+    assert "0.0% of the interactions repeat an item: seen items are not recommended" in shown
+    baskets = tmp_path / "baskets.csv"
+    lines = [f"{user},{item},{day}" for user in range(2) for day in range(3) for item in range(9)]
+    baskets.write_text("user_id,item_id,timestamp\n" + "\n".join(lines) + "\n")
+    shown = " ".join(run("describe", str(baskets)).stdout.split())
+    assert "66.7% of the interactions repeat an item: seen items may be recommended" in shown
+    assert "100.0% of the rows share user and time with another and are sorted by item: shuffled by seed 0" in shown
+    assert "A fit would say" not in run("describe", str(baskets), "--min-interactions", "99").stdout
+
+
+def test_describe_reads_a_log_without_timestamps_when_asked_to(tmp_path: Path) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text("user_id,item_id\n1,7\n1,7\n1,5\n")
+    refused = run("describe", str(path))
+    assert isinstance(refused.exception, DataError)
+    assert "--row-order" in str(refused.exception)
+    result = run("describe", str(path), "--row-order", "--json")
+    assert json.loads(result.stdout)["profile"]["repeat_share"] == pytest.approx(1 / 3)
+    both = run("describe", str(path), "--row-order", "--since", "3")
+    assert isinstance(both.exception, SettingsError)
 
 
 def test_describe_takes_the_filters_of_reading(log: str) -> None:
-    assert described(log, "--event-type", "kind=buy")["interactions"] == 30
-    assert described(log, "--event-type", "kind=buy,view")["interactions"] == 60
-    assert described(log, "--column", "rating=stars", "--min-rating", "5")["interactions"] == 12
-    assert described(log, "--since", "2017-07-14T02:50:00", "--until", "1500001200")["interactions"] == 20
+    assert described(log, "--event-type", "kind=buy")["profile"]["interactions"] == 30
+    assert described(log, "--event-type", "kind=buy,view")["profile"]["interactions"] == 60
+    assert described(log, "--column", "rating=stars", "--min-rating", "5")["profile"]["interactions"] == 12
+    assert described(log, "--since", "2017-07-14T02:50:00", "--until", "1500001200")["profile"]["interactions"] == 20
 
 
 def test_describe_lists_bad_rows_when_told_to_skip(log: str, tmp_path: Path) -> None:
@@ -108,7 +131,7 @@ def test_describe_knows_public_names(tmp_path: Path) -> None:
     (tmp_path / "clicks.csv").write_text("1,2,3,pv,4\n1,3,3,pv,5\n")
     fetch("tmall", original=tmp_path / "clicks.csv")
     result = run("describe", "tmall", "--json")
-    assert json.loads(result.stdout)["interactions"] == 2
+    assert json.loads(result.stdout)["profile"]["interactions"] == 2
 
 
 @pytest.mark.parametrize("text", ["user_id", "=uid", "user_id="])

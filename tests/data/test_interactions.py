@@ -41,6 +41,30 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
         read_interactions(path, columns={"uid": "user_id"})
 
 
+def test_rows_without_times_are_read_in_their_order_when_asked_to(tmp_path: Path) -> None:
+    """Rows count through both files; repeats stay, bad and filtered rows leave a gap."""
+    write(tmp_path / "a.csv", "user_id,item_id,kind\n1,7,buy\n1,7,buy\n2,8,view\n")
+    write(tmp_path / "b.csv", "user_id,item_id,kind\n2,,buy\n1,9,buy\n")
+    with pytest.raises(DataError, match=r"no column 'timestamp'.*row_order=True, or --row-order"):
+        read_interactions(tmp_path)
+    log = read_interactions(
+        tmp_path,
+        row_order=True,
+        event_type={"kind": ["buy"]},
+        bad_rows="skip",
+        rejects_file=tmp_path / "rejects.txt",
+    )
+    assert log.frame.rows() == [(1, 7, 0), (1, 7, 1), (1, 9, 4)]
+    assert (log.report.rows_read, log.report.rows_filtered, log.report.rows_rejected) == (5, 1, 1)
+
+
+def test_row_order_takes_the_place_of_times_that_are_there() -> None:
+    table = pl.DataFrame({"user_id": [1, 1], "item_id": [7, 8], "timestamp": [9, 5]})
+    assert read_interactions(table, row_order=True).frame["timestamp"].to_list() == [0, 1]
+    with pytest.raises(SettingsError, match="since and until are about timestamps"):
+        read_interactions(table, row_order=True, since=3)
+
+
 def test_no_rows_is_an_error(tmp_path: Path) -> None:
     for name, text in (("header.csv", "user_id,item_id,timestamp\n"), ("empty.csv", ""), ("blank.ndjson", "\n\n")):
         with pytest.raises(DataError, match=f"{name}: no rows"):

@@ -95,7 +95,8 @@ def test_ties_sorted_by_item_are_shuffled_by_the_seed_of_the_split(file_order: i
     assert [sorted(items[first : first + 10].tolist()) for first in (0, 10, 20)] == [
         list(range(first, first + 10)) for first in (0, 10, 20)
     ]
-    assert items.tolist() not in (list(range(30)), sum((list(range(b + 9, b - 1, -1)) for b in (0, 10, 20)), []))
+    falling = [first + item for first in (0, 10, 20) for item in reversed(range(10))]
+    assert items.tolist() not in (list(range(30)), falling)
 
 
 def test_the_fingerprint_covers_the_shuffle_and_not_the_order_of_the_file() -> None:

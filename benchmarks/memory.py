@@ -88,7 +88,8 @@ def run(
     """The peak of each stage in MB."""
     config = Config.preset(
         "paper",
-        data={"protocol": "clean"},
+        data={"protocol": "clean", "shuffle_ties": False},
+        retrieval={"exclude_seen": True},
         tree={"order": order},
         model={"normalisation": normalisation},
         training={"rounds": 2, "most_instances": instances, "validations": 1, "rectification": rectification},

@@ -54,6 +54,8 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
         "small",
+        data={"shuffle_ties": False},
+        retrieval={"exclude_seen": True},
         model={
             "normalisation": normalisation,
             "dropout": dropout,

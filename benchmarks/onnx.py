@@ -34,7 +34,12 @@ BATCH = 50
 
 def random_artefact(num_items: int, *, seed: int = 0) -> Artefact:
     """An untrained model of the paper's sizes."""
-    config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"})
+    config = Config.preset(
+        "paper",
+        data={"shuffle_ties": False},
+        model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"},
+        retrieval={"exclude_seen": True},
+    )
     tree = plant(random_order(num_items, generator=np.random.default_rng(seed)), branching=config.tree.branching)
     model = build_score(config, tree, seed=seed).parts[ATTENTION]
     return Artefact(

@@ -52,7 +52,12 @@ CONTENT_LENGTH = re.compile(rb"content-length: (\d+)")
 def random_model(num_items: int, *, seed: int = 0) -> Artefact:
     """An artefact of the published sizes whose weights are random."""
     generator = np.random.default_rng(seed)
-    config = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0})
+    config = Config.preset(
+        "paper",
+        data={"shuffle_ties": False},
+        model={"normalisation": "none", "dropout": 0.0},
+        retrieval={"exclude_seen": True},
+    )
     tree = plant(random_order(num_items, generator=generator), branching=config.tree.branching)
     ids = np.arange(num_items)
     return Artefact(

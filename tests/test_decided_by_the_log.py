@@ -87,9 +87,7 @@ def test_histories_to_recommend_from_are_settled_as_in_training(fitted: DeepTree
 
 
 def test_each_log_decides_for_itself(fitted: DeepTreeRetriever) -> None:
-    model = DeepTreeRetriever(undecided())
-    assert model.config.retrieval.exclude_seen is None
-    model.fit(films())
+    model = DeepTreeRetriever(undecided()).fit(films())
     assert (model.config.data.shuffle_ties, model.config.retrieval.exclude_seen) == (False, True)
     model.fit(groceries())
     assert model.config == fitted.config

@@ -13,7 +13,15 @@ from beamtree.diagnostics.node_scores import Occupied, scorer_of
 from beamtree.diagnostics.training_loss import level_losses
 from beamtree.tree.build import plant
 from tests.diagnostics.levels_by_hand import plan_for, random_leaf_scores, scorer, sums_of_children
-from tests.small import model_settings, plain_scores, random_histories, random_tree, score_of, stirred_model
+from tests.small import (
+    model_settings,
+    plain_scores,
+    random_histories,
+    random_tree,
+    score_of,
+    small_config,
+    stirred_model,
+)
 
 
 def test_loss_of_the_targets_ancestors() -> None:
@@ -114,7 +122,7 @@ def test_nodes_are_scored_as_the_network_scores_them(history_table: str, normali
     settings = model_settings(history_table=history_table, normalisation=normalisation)
     model = stirred_model(settings, tree, seed=0)
     artefact = Artefact(
-        config=Config(model=settings),
+        config=small_config(model=settings.model_dump()),
         weights=score_of(model).arrays(),
         tree=tree,
         popularity=np.zeros(11, dtype=np.int64),

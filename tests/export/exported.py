@@ -9,13 +9,13 @@ import onnxruntime
 import polars as pl
 
 from beamtree.artefact import Artefact
-from beamtree.config import Config, ModelSettings
+from beamtree.config import ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.result import SearchResult
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.item_tree import ItemTree
-from tests.small import Arrays, stirred_model, weights_of
+from tests.small import Arrays, small_config, stirred_model, weights_of
 
 Int32Array = npt.NDArray[np.int32]
 TIE = 1e-5
@@ -25,7 +25,7 @@ def random_artefact(settings: ModelSettings, tree: ItemTree, *, seed: int, text_
     """An untrained model whose raw ids are i7, i8, ... or 7, 8, ... for the items 0, 1, ..."""
     numbers = range(7, 7 + tree.num_items)
     return Artefact(
-        config=Config.resolve({"model": settings.model_dump(), "retrieval": {"beam_width": 8}}),
+        config=small_config(model=settings.model_dump()),
         weights={f"attention/{name}": array for name, array in _random_weights(settings, tree, seed=seed).items()},
         tree=tree,
         popularity=np.ones(tree.num_items, dtype=np.int64),

@@ -14,7 +14,8 @@ from beamtree.tree.item_tree import ItemTree
 
 TINY: dict[str, dict[str, Any]] = {
     "model": {"embedding_dim": 4, "windows": [4, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
-    "retrieval": {"beam_width": 8},
+    "data": {"shuffle_ties": False},
+    "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 
 

@@ -24,7 +24,8 @@ UNFINISHED = (
 )
 SLOW_SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"embedding_dim": 16, "windows": [40, 20, 9], "attention_hidden": 36, "layers": [64, 32, 16]},
-    "retrieval": {"beam_width": 8},
+    "data": {"shuffle_ties": False},
+    "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 
 

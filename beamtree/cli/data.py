@@ -119,7 +119,8 @@ def describe_command(
     _print_description(description)
     if description.kept is not None:
         decided = decide(Config(), description.kept)
-        results.print("A fit would say:", bullet_list(explain_decisions(description.kept, config=decided)), sep="\n")
+        said = bullet_list(explain_decisions(description.kept, config=decided))
+        results.print(f"A fit would say:\n{said}", soft_wrap=True)
 
 
 def _print_description(found: LogDescription) -> None:

@@ -197,8 +197,8 @@ def _log_facts(artefact: Artefact) -> dict[str, str]:
     if "log" not in artefact.training:
         return {}
     profile = LogProfile(**artefact.training["log"])
-    said = [*profile.lines(), *explain_decisions(profile, config=artefact.config)]
-    return {"log": f"{profile.interactions:,} interactions of {profile.users:,} users", "": "\n".join(said)}
+    size = f"{profile.interactions:,} interactions of {profile.users:,} users"
+    return {"log": "\n".join([size, *profile.lines(), *explain_decisions(profile, config=artefact.config)])}
 
 
 def _facts(artefact: Artefact) -> dict[str, str]:

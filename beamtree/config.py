@@ -155,12 +155,6 @@ class MemorySettings(_Section):
 
     followers: int = Field(300, ge=1, le=100_000, description="items kept per item, the most frequent that followed it")
     window: int = Field(20, ge=1, le=1000, description="an item follows another within so many interactions")
-    fade: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.8, description="weight of a history item relative to the next later one"
-    )
-    repeat_fade: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.99, description="the same for a person's own earlier interactions with an item"
-    )
     transitions: float | None = Field(
         None, ge=0.0, description="weight of what followed the history; default: calibrated on validation users"
     )
@@ -168,6 +162,12 @@ class MemorySettings(_Section):
         None, ge=0.0, description="weight of own repeats; default: calibrated, 0 where seen items are excluded"
     )
     popularity: float | None = Field(None, ge=0.0, description="weight of popularity; default: calibrated")
+    fade: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="weight of a history item relative to the next later one; default: calibrated"
+    )
+    repeat_fade: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        None, description="the same for a person's own earlier interactions with an item; default: calibrated"
+    )
 
 
 class TrainingSettings(_Section):

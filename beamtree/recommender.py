@@ -1,7 +1,7 @@
 """`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +28,7 @@ from beamtree.rivals.popularity import Popularity
 
 if TYPE_CHECKING:
     from beamtree.fitting.estimator import MakeEstimator
+    from beamtree.model.part import MakePart
     from beamtree.training.events import Event, Listener
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,10 @@ class DeepTreeRetriever:
     >>> model.recommend(users=["u7"], k=20)
     """
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | None = None, *, parts: "Mapping[str, MakePart] | None" = None) -> None:
+        """parts: more parts of the score by name, written in torch; see `beamtree.model.part`."""
         self._given = config or Config()
+        self._parts = dict(parts or {})
         self._retriever: Retriever | None = None
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None
@@ -95,13 +98,15 @@ class DeepTreeRetriever:
                 should_stop=should_stop,
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
+                parts=self._parts,
             )
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
-        retriever, self._test_metrics = Retriever(artefact), None
+        retriever, self._test_metrics = Retriever(artefact, parts=self._parts), None
         if len(split.test):
             recommend = by_beam(retriever.engine, beam_width=config.retrieval.beam_width)
             self._test_metrics = evaluate(recommend, self._dataset, split.test, config=config)
-            retriever = Retriever(replace(artefact, metrics={"test": dict(self._test_metrics)}))
+            measured = replace(artefact, metrics={"test": dict(self._test_metrics)})
+            retriever = Retriever(measured, parts=self._parts)
         self._retriever = retriever
         return self
 
@@ -176,11 +181,14 @@ class DeepTreeRetriever:
         save_artefact(Path(directory), self.retriever.artefact)
 
     @classmethod
-    def load(cls, directory: str | Path) -> Self:
-        """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
+    def load(cls, directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> Self:
+        """Read a saved model; ArtefactError when it is missing, damaged or of another version.
+
+        parts: what makes those parts of its score that beamtree does not know, as when it was fitted.
+        """
         artefact = load_artefact(Path(directory))
-        model = cls(artefact.config)
-        model._retriever = Retriever(artefact)
+        model = cls(artefact.config, parts=parts)
+        model._retriever = Retriever(artefact, parts=parts)
         return model
 
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
@@ -253,9 +261,9 @@ def _beam_search(width: int) -> str:
     return f"beam search ({width})"
 
 
-def load(directory: str | Path) -> DeepTreeRetriever:
+def load(directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> DeepTreeRetriever:
     """Read a model that was saved with `DeepTreeRetriever.save` or `beamtree fit`."""
-    return DeepTreeRetriever.load(directory)
+    return DeepTreeRetriever.load(directory, parts=parts)
 
 
 def _log_event(event: "Event") -> None:

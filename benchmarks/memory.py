@@ -101,7 +101,7 @@ def run(
     split = few_training_users(split_dataset(dataset, config=config), count=config.estimator.batch_size)
     peaks.end("data")
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)
-    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     asked = split.test.take(slice(0, ASKED_USERS))
     evaluate(by_beam(engine, beam_width=config.retrieval.beam_width), dataset, asked, config=config)
     peaks.end("search")

@@ -83,7 +83,7 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     started = time.perf_counter()
     artefact = fit_model(dataset, split, config=config, work=None, listen=count, should_stop=lambda: False)
     seconds = time.perf_counter() - started
-    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
     metrics = evaluate(recommend, dataset, split.validation, config=config)
     return {

@@ -66,7 +66,7 @@ def measure(*, num_items: int, beam_width: int, k: int, rounds: int, threads: in
     histories = np.random.default_rng(1).integers(0, num_items, size=(BATCH, settings.history_length)).astype(np.int32)
     if native.is_available():
         native.set_threads(threads)
-    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=settings), artefact.tree)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)
     with tempfile.TemporaryDirectory() as folder:
         files = export_onnx(artefact, Path(folder) / "model.onnx", k=k, beam_width=beam_width)
         session, file_mb = open_session(files.model, threads=threads), files.size / 1e6

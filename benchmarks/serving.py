@@ -230,9 +230,7 @@ class BareEngine:
     """The engine without a server, asked for exactly what the server asks it."""
 
     def __init__(self, artefact: Artefact, histories: npt.NDArray[np.int32]) -> None:
-        self._engine = Engine(
-            build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model), artefact.tree
-        )
+        self._engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)
         self._beam_width = artefact.config.retrieval.beam_width
         self._histories = histories
 

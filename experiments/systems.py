@@ -87,7 +87,7 @@ def train_tree(lesson: Lesson) -> Trained:
             should_stop=should_stop,
             estimator_cache=lesson.estimators,
         )
-    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=config.model), artefact.tree)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     training = artefact.training
     batch_size = min(config.training.batch_size, training["instances"])
     rounds = _rounds(training["rounds"], batch_size=batch_size)

@@ -50,6 +50,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     from beamtree.training.events import (
         EstimatorAwaited,
         LogPrepared,
+        MemoryWeighed,
         Resumed,
         StepDone,
         StoppedEarly,
@@ -106,6 +107,10 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                     f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "
                     f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
                 )
+            case MemoryWeighed():
+                weights = ", ".join(f"{name} {weight:g}" for name, weight in event.weights.items())
+                reached = "" if event.metric is None else f", validation F@20 {event.metric:.4f}"
+                messages.print(f"memory: {weights}{reached}")
             case StoppedEarly():
                 messages.print(
                     f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."

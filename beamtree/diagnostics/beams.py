@@ -71,7 +71,7 @@ def compare_beams(
     reachable = reachable_labels(scanned, dataset.sequences, config=config)
     users, labels = reachable.users, reachable.labels
     excluded = users.seen(dataset.sequences) if reachable.excludes_seen else None
-    engine = Engine(build_scorer(artefact.weights, tree, settings=config.model), tree)
+    engine = Engine(build_scorer(artefact.weights, tree, config=config), tree)
     requests = held_out_requests(dataset, users, exclude_seen=excluded is not None)
     k = min(CUTOFF, tree.num_items)
 

@@ -21,7 +21,7 @@ ScorerOf = Callable[[Int32Array], ScoreNodes]
 
 def scorer_of(artefact: Artefact) -> ScorerOf:
     """How the model of an artefact scores nodes."""
-    scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+    scorer = build_scorer(artefact.weights, artefact.tree, config=artefact.config)
     return lambda history: scores_of(scorer.prepare(Requests(Histories.of_rows(history[None]))), 0)
 
 

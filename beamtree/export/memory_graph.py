@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from beamtree.export.graph import GraphBuilder
-from beamtree.model.memory import POPULAR_ITEMS, Memory
+from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
 from beamtree.tree.item_tree import ItemTree
 
 
@@ -42,7 +42,7 @@ class MemoryGraph:
     def _pointed_to(self, history: str, leaf_of_item: str) -> str:
         """What the latest items point to (leaves,): fixed stretches of the lists, masked where a list is shorter."""
         graph, memory, links = self._graph, self._memory, self._memory.transitions
-        latest = graph.apply("Slice", history, graph.integers(-memory.depth), graph.integers(2**31))
+        latest = graph.apply("Slice", history, graph.integers(-ASKED_ITEMS), graph.integers(2**31))
         sources = graph.apply("Max", latest, graph.integers(0))
         longest = int(np.diff(links.offsets).max(initial=0))
         offsets = graph.constant("link_offsets", links.offsets)
@@ -55,7 +55,7 @@ class MemoryGraph:
         targets = graph.apply("Gather", graph.constant("link_items", items), places)
         strength = graph.apply("Gather", graph.constant("link_strengths", strengths), places)
         strength = graph.apply("Cast", strength, to=TensorProto.FLOAT)
-        faded = graph.apply("Mul", self._faded(latest, memory.fade), self._number(memory.weights.transitions))
+        faded = graph.apply("Mul", self._faded(latest, memory.weights.fade), self._number(memory.weights.transitions))
         value = graph.apply("Mul", strength, graph.apply("Unsqueeze", faded, graph.integers(1)))
         value = graph.apply("Where", is_link, value, self._number(0.0))
         return self._add_up(graph.apply("Gather", leaf_of_item, targets), value)
@@ -64,7 +64,7 @@ class MemoryGraph:
         """What the history says of its own items (leaves,)."""
         graph, memory = self._graph, self._memory
         leaves = graph.apply("Gather", leaf_of_item, graph.apply("Max", history, graph.integers(0)))
-        sums = self._add_up(leaves, self._faded(history, memory.repeat_fade))
+        sums = self._add_up(leaves, self._faded(history, memory.weights.repeat_fade))
         logarithms = graph.apply("Log", graph.apply("Add", sums, self._number(1.0)))
         return graph.apply("Mul", logarithms, self._number(memory.weights.repeats))
 

@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Any
 
-from beamtree.config import Config, TrainingSettings
+from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
@@ -41,6 +41,8 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     config = run.config
     identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint)
     rounds, score = _begin(run, identity=identity)
+    if not run.parts:
+        return rounds
     while rounds.round < config.training.rounds:
         report = _learn_round(run, score, rounds, estimator=estimator, identity=identity)
         rounds.finish(score.arrays(), report, score=report["validation"].get(SELECTION_METRIC))
@@ -48,7 +50,7 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
             started = time.monotonic()
             relearned = _relearn(run, score, rounds)
             rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows, node_tables=score.node_tables())
-            score = _score_of(rounds, config=config)
+            score = _score_of(run, rounds)
             report |= {
                 "moved_share": relearned.moved_share,
                 "score_before": relearned.score_before,
@@ -67,13 +69,13 @@ def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
     if run.work is not None and run.work.resume:
         kept = load_rounds(run.work.directory / "rounds", identity=identity)
         if kept is not None:
-            return kept, _score_of(kept, config=run.config)
+            return kept, _score_of(run, kept)
     elif run.work is not None:
         forget_rounds(run.work.directory)
     started = time.monotonic()
     on_step = run.stop_while("planting the first tree")
     tree, first_vectors = plant_first_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
-    score = _fresh_score(tree, config=run.config)
+    score = _fresh_score(run, tree)
     if first_vectors is not None:
         score.start_from_items(first_vectors)
     rounds = Rounds.first(tree, score.arrays())
@@ -82,15 +84,15 @@ def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
     return rounds, score.to(learning_device(run.config))
 
 
-def _score_of(rounds: Rounds, *, config: Config) -> Score:
+def _score_of(run: FitRun, rounds: Rounds) -> Score:
     """A score over the tree of the round that comes next, with the weights that it starts from."""
-    score = _fresh_score(rounds.tree, config=config)
+    score = _fresh_score(run, rounds.tree)
     score.load_arrays(rounds.weights)
-    return score.to(learning_device(config))
+    return score.to(learning_device(run.config))
 
 
-def _fresh_score(tree: ItemTree, *, config: Config) -> Score:
-    return build_score(config, tree, seed=seed_for(config.training.seed, "weights"))
+def _fresh_score(run: FitRun, tree: ItemTree) -> Score:
+    return build_score(run.config, tree, seed=seed_for(run.config.training.seed, "weights"), parts=run.parts)
 
 
 def _keep(run: FitRun, rounds: Rounds, *, identity: Identity) -> None:

@@ -1,6 +1,6 @@
 """From a log to a model: obtain the estimator if the method asks one, learn in rounds, and hand over the best."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,18 @@ from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
+from beamtree.fitting.remembering import remember
 from beamtree.fitting.run import FitRun, WorkDirectory
+from beamtree.model.attention import make_attention
+from beamtree.model.part import MakePart
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import Rounds
+
+LEARNED_PARTS: dict[str, MakePart] = {"attention": make_attention}
 
 
 def fit_model(
@@ -31,11 +36,12 @@ def fit_model(
     should_stop: Callable[[], bool],
     estimator_cache: Path | None = None,
     estimator: MakeEstimator | None = None,
+    parts: Mapping[str, MakePart] | None = None,
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
-    estimator: stands in for SASRec where labels are rectified.
+    estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned.
     """
     is_rectified = config.training.method == "dtr-t-rl"
     if estimator is not None and not is_rectified:
@@ -59,11 +65,17 @@ def fit_model(
         trained = train_estimator(
             dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
         )
-    run = FitRun(dataset, split, config, work, listen, should_stop, instances)
+    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | dict(parts or {})
+    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned)
     rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
+    weights, report = dict(rounds.best_weights), {}
+    if "memory" in config.model.parts:
+        remembered = remember(run, weights, rounds.best_tree, parts=parts)
+        weights |= remembered.arrays
+        report = {"memory": remembered.report}
     return Artefact(
         config=config,
-        weights=rounds.best_weights,
+        weights=weights,
         tree=rounds.best_tree,
         popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
         item_table=dataset.item_table,
@@ -74,6 +86,7 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
+            **report,
             **_seconds(rounds, trained, is_resumed=work is not None and work.resume),
         },
     )

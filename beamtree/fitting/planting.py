@@ -52,7 +52,8 @@ def plant_first_tree(
             order = category_order(dataset.item_table["category"], generator=generator)
         case "clustering":
             order = clustering_order(vectors(), branching=branching, generator=generator, on_step=on_step)
-    first_vectors = vectors() if config.model.first_vectors == "cooccurrence" else None
+    starts_near_items = "attention" in config.model.parts and config.model.first_vectors == "cooccurrence"
+    first_vectors = vectors() if starts_near_items else None
     return Planted(plant(order, branching=branching), first_vectors)
 
 
@@ -61,6 +62,8 @@ def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "categ
     has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
     order = config.tree.order
     if order == "auto":
+        if "attention" not in config.model.parts:
+            return "random"
         if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
             return "clustering"
         return "category" if has_categories else "random"

@@ -1,13 +1,14 @@
 """One fit under way: what it works on, how it is watched and stopped, and where it keeps its checkpoints."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
+from beamtree.model.part import MakePart
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
@@ -23,7 +24,10 @@ class WorkDirectory:
 
 @dataclass(frozen=True)
 class FitRun:
-    """What every stage of a fit needs. instances: the training instances as the first round draws their targets."""
+    """What every stage of a fit needs.
+
+    instances: the training instances as the first round draws their targets. parts: what is learned, by name.
+    """
 
     dataset: Dataset
     split: Split
@@ -32,6 +36,7 @@ class FitRun:
     listen: Listener
     should_stop: Callable[[], bool]
     instances: TrainingInstances
+    parts: Mapping[str, MakePart] = field(default_factory=dict)
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""

@@ -34,19 +34,18 @@ def model_validation(
         return None
 
     def validate() -> Mapping[str, float]:
-        engine = Engine(_scorer_of(score), score.tree)
+        engine = Engine(_scorer_of(score, config=config), score.tree)
         recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
         return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate
 
 
-def _scorer_of(score: Score) -> Scorer:
+def _scorer_of(score: Score, *, config: Config) -> Scorer:
     """The score as it is now: in the kernels where they know it, else in torch."""
-    attention = attention_alone(score)
-    if attention is None or not native.is_available():
+    if attention_alone(score) is None or not native.is_available():
         return TorchScorer(score)
-    return build_scorer(score.arrays(), score.tree, settings=attention.settings)
+    return build_scorer(score.arrays(), score.tree, config=config)
 
 
 def estimator_validation(

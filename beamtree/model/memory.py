@@ -12,7 +12,7 @@ that a thin history still gets sensible answers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,16 +25,26 @@ from beamtree.model.counting import count_followers
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 POPULAR_ITEMS = 500
+
+ASKED_ITEMS = 50
+"""So many of the latest items of a history are asked for what followed them; what is older has faded."""
+
 HALF = np.float16
 
 
 @dataclass(frozen=True)
 class MemoryWeights:
-    """What each kind of evidence counts beside the others; 0 leaves it out."""
+    """What each kind of evidence counts beside the others, 0 leaving it out, and how fast a history fades.
+
+    fade: what an item of the history counts against the one after it, where it is asked for what followed;
+    repeat_fade: the same for a person's own earlier interactions with an item.
+    """
 
     transitions: float = 1.0
     repeats: float = 0.0
     popularity: float = 0.01
+    fade: float = 0.8
+    repeat_fade: float = 0.99
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +77,13 @@ class Reason:
 class Memory:
     """What was counted, and how it is weighed.
 
-    popularity: float32 (items,), ln(1 + count). fade: what an item of the history counts against the one after it;
-    depth: so many of the latest items are asked for what followed them. gates: one for each level of the tree, from the
-    root down; empty = 1 everywhere.
+    popularity: float32 (items,), ln(1 + count). gates: one for each level of the tree, from the root down; empty = 1
+    everywhere.
     """
 
     transitions: Links
     popularity: Float32Array
     weights: MemoryWeights
-    fade: float
-    depth: int
-    repeat_fade: float
     gates: tuple[float, ...] = field(default=())
 
     @classmethod
@@ -92,9 +98,6 @@ class Memory:
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
-            fade=settings.fade,
-            depth=settings.window,
-            repeat_fade=settings.repeat_fade,
         )
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
@@ -109,28 +112,25 @@ class Memory:
     def reasons(self, history: Int32Array, item: int) -> list[Reason]:
         """The items of a history (positions,), oldest first, that point to an item, the strongest first."""
         strengths: dict[int, float] = {}
-        for age, source in enumerate(history[::-1][: self.depth].tolist()):
-            strength = self.weights.transitions * self.fade**age * self.transitions.strength(source, item)
+        for age, source in enumerate(history[::-1][:ASKED_ITEMS].tolist()):
+            strength = self.weights.transitions * self.weights.fade**age * self.transitions.strength(source, item)
             if strength > 0.0:
                 strengths[source] = strengths.get(source, 0.0) + strength
         own = np.flatnonzero(history[::-1] == item)
         if own.size and self.weights.repeats > 0.0:
-            repeated = self.weights.repeats * float(np.log1p((self.repeat_fade**own).sum()))
+            repeated = self.weights.repeats * float(np.log1p((self.weights.repeat_fade**own).sum()))
             strengths[item] = strengths.get(item, 0.0) + repeated
         ordered = sorted(strengths.items(), key=lambda pair: (-pair[1], pair[0]))
         return [Reason(source, strength) for source, strength in ordered]
 
     def arrays(self) -> dict[str, AnyArray]:
         """Everything as arrays by name, for a file."""
-        weights = self.weights
         return {
             "transitions.offsets": self.transitions.offsets,
             "transitions.items": self.transitions.items,
             "transitions.strengths": self.transitions.strengths,
             "popularity": self.popularity,
-            "weights": np.array([weights.transitions, weights.repeats, weights.popularity]),
-            "fades": np.array([self.fade, self.repeat_fade]),
-            "depth": np.array(self.depth, dtype=np.int64),
+            "weights": np.array(astuple(self.weights)),
             "gates": np.array(self.gates, dtype=np.float64),
         }
 
@@ -138,16 +138,11 @@ class Memory:
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> "Memory":
         """What `arrays` gave; InputError where something is missing."""
         try:
-            fade, repeat_fade = (float(value) for value in arrays["fades"])
-            transitions, repeats, popularity = (float(value) for value in arrays["weights"])
             return cls(
                 Links(*(arrays[f"transitions.{name}"] for name in ("offsets", "items", "strengths"))),
                 popularity=arrays["popularity"],
-                weights=MemoryWeights(transitions, repeats, popularity),
-                fade=fade,
-                depth=int(arrays["depth"]),
-                repeat_fade=repeat_fade,
+                weights=MemoryWeights(*arrays["weights"].tolist()),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError) as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error

@@ -7,8 +7,11 @@ import torch
 
 from beamtree.config import Config
 from beamtree.data.requests import Requests
+from beamtree.model.attention import make_attention
+from beamtree.model.memory import Memory
+from beamtree.model.memory_part import MemoryPart
 from beamtree.model.part import MakePart
-from beamtree.model.score import PreparedScore, Score, build_score
+from beamtree.model.score import ATTENTION, PreparedScore, Score, build_score
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
 
@@ -27,12 +30,19 @@ class TorchScorer:
 def build_torch_scorer(
     arrays: Mapping[str, AnyArray], tree: ItemTree, *, config: Config, parts: Mapping[str, MakePart] | None = None
 ) -> TorchScorer:
-    """The score that stored arrays describe, named by part; parts: its summands, None is attention alone.
+    """The score that stored arrays describe, named by part. parts: makes those summands that beamtree does not know.
 
     ArtefactError where the arrays do not fit the parts.
     """
-    score = build_score(config, tree, seed=0, parts=parts)
-    score.load_arrays(arrays)
+    counted = {name.removeprefix("memory/"): array for name, array in arrays.items() if name.startswith("memory/")}
+    learned = {name: array for name, array in arrays.items() if not name.startswith("memory/")}
+    makers: dict[str, MakePart] = (
+        {ATTENTION: make_attention} if any(n.startswith("attention/") for n in learned) else {}
+    )
+    score = build_score(config, tree, seed=0, parts=makers | dict(parts or {}))
+    score.load_arrays(learned)
+    if counted:
+        score = Score(tree, {**score.parts, "memory": MemoryPart(Memory.from_arrays(counted), tree)})
     return TorchScorer(score)
 
 

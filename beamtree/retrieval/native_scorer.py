@@ -7,7 +7,7 @@ import numpy as np
 from beamtree.config import ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
-from beamtree.model.memory import Memory
+from beamtree.model.memory import ASKED_ITEMS, Memory
 from beamtree.native.network import Network
 from beamtree.native.score import AttentionArrays, KernelScore, LinkArrays, MemoryArrays
 from beamtree.retrieval.result import SearchResult
@@ -73,12 +73,12 @@ def _attention_arrays(arrays: Mapping[str, AnyArray], *, settings: ModelSettings
 def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
     links, weights = memory.transitions, memory.weights
     transitions = LinkArrays(
-        links.offsets, links.items, links.strengths, weights.transitions, memory.fade, memory.depth
+        links.offsets, links.items, links.strengths, weights.transitions, weights.fade, ASKED_ITEMS
     )
     return MemoryArrays(
         links=(transitions,),
         repeat_weight=weights.repeats,
-        repeat_fade=memory.repeat_fade,
+        repeat_fade=weights.repeat_fade,
         popularity_weight=weights.popularity,
         most_popular=memory.most_popular,
         popularity=memory.popularity,

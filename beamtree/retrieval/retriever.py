@@ -1,9 +1,9 @@
 """Recommendations in raw ids: the edge between people's ids and the engine's dense ones."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from beamtree.retrieval.result import SearchResult
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.types import BoolArray, Int64Array
+
+if TYPE_CHECKING:
+    from beamtree.model.part import MakePart
 
 Fallback = Literal["popularity", "error"]
 ItemFilter = Iterable[Id] | pl.Expr
@@ -55,9 +58,9 @@ class Wishes(TypedDict, total=False):
 class Retriever:
     """A loaded model that answers for users of a log or for bare histories."""
 
-    def __init__(self, artefact: Artefact) -> None:
+    def __init__(self, artefact: Artefact, *, parts: "Mapping[str, MakePart] | None" = None) -> None:
         self.artefact = artefact
-        scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+        scorer = build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=parts)
         self.engine = Engine(scorer, artefact.tree)
         self._items = artefact.items
 

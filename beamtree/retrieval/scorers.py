@@ -1,30 +1,55 @@
-"""From a model's arrays to a scorer: in the kernels where they were compiled, else in torch."""
+"""From a model's arrays to a scorer: in the kernels where they know all of its parts, else in torch."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from beamtree import native
-from beamtree.config import ModelSettings
+from beamtree.config import Config
 from beamtree.errors import InputError
 from beamtree.model.memory import Memory
 from beamtree.scorer import Scorer
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
+if TYPE_CHECKING:
+    from beamtree.model.part import MakePart
+
 KERNEL_PARTS = frozenset({"attention", "memory"})
 
 
-def build_scorer(weights: Mapping[str, AnyArray], tree: ItemTree, *, settings: ModelSettings) -> Scorer:
-    """The score that a model's arrays describe; they are named by part, as in `memory/fades`."""
-    parts = arrays_by_part(weights)
-    unknown = sorted(parts.keys() - KERNEL_PARTS)
-    if unknown:
-        raise InputError(f"The model has parts that this beamtree does not know: {', '.join(unknown)}.")
-    if not native.is_available():
-        raise InputError("The kernels were not compiled.")
-    from beamtree.retrieval.native_scorer import NativeScorer
+def build_scorer(
+    weights: Mapping[str, AnyArray],
+    tree: ItemTree,
+    *,
+    config: Config,
+    parts: "Mapping[str, MakePart] | None" = None,
+) -> Scorer:
+    """The score that a model's arrays describe; they are named by part, as in `memory/fades`.
 
-    memory = None if "memory" not in parts else Memory.from_arrays(parts["memory"])
-    return NativeScorer(tree, attention=parts.get("attention"), memory=memory, settings=settings)
+    parts: how to make those parts that beamtree does not know, by name. InputError where one is missing, and where
+    there are neither kernels nor torch to compute with.
+    """
+    arrays, makers = arrays_by_part(weights), dict(parts or {})
+    unknown = sorted(arrays.keys() - KERNEL_PARTS - makers.keys())
+    if unknown:
+        raise InputError(
+            f"The score of this model has parts that beamtree does not know: {', '.join(unknown)}. Give what makes "
+            "them, as when it was fitted: parts={'name': make_part}."
+        )
+    if native.is_available() and not makers:
+        from beamtree.retrieval.native_scorer import NativeScorer
+
+        memory = Memory.from_arrays(arrays["memory"]) if "memory" in arrays else None
+        return NativeScorer(tree, attention=arrays.get("attention"), memory=memory, settings=config.model)
+    try:
+        from beamtree.model.torch_scorer import build_torch_scorer
+    except ModuleNotFoundError as missing:
+        raise InputError(
+            f"The kernels were not compiled, and without them search needs the package {missing.name}. Install a C++ "
+            "compiler and install beamtree again, or: pip install 'beamtree[train]'. `beamtree doctor` shows what is "
+            "active."
+        ) from missing
+    return build_torch_scorer(weights, tree, config=config, parts=makers)
 
 
 def arrays_by_part(weights: Mapping[str, AnyArray]) -> dict[str, dict[str, AnyArray]]:

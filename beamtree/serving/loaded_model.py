@@ -86,7 +86,7 @@ def assemble(artefact: Artefact) -> LoadedModel:
     leaf_vectors = np.asarray(nodes[tree.level_offsets[tree.height] :], dtype=np.float32)
     return LoadedModel(
         artefact=artefact,
-        engine=Engine(build_scorer(artefact.weights, tree, settings=artefact.config.model), tree),
+        engine=Engine(build_scorer(artefact.weights, tree, config=artefact.config), tree),
         ids=ids,
         catalogue=Catalogue(
             artefact.item_table, ids=ids, tree=tree, popularity=artefact.popularity, leaf_vectors=leaf_vectors

@@ -73,5 +73,14 @@ class TreeRelearned:
     score_after: float
 
 
-Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned
+@dataclass(frozen=True)
+class MemoryWeighed:
+    """Counted memory was given its weights beside what was learned; metric: F@20 of validation users, if any."""
+
+    weights: Mapping[str, float]
+    metric: float | None
+    seconds: float
+
+
+Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned | MemoryWeighed
 Listener = Callable[[Event], None]

@@ -59,7 +59,7 @@ def run(path: Path, histories: npt.NDArray[Any], lengths: npt.ArrayLike | None =
 
 
 def search(artefact: Artefact, histories: Int32Array, *, k: int, beam_width: int) -> SearchResult:
-    scorer = build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model)
+    scorer = build_scorer(artefact.weights, artefact.tree, config=artefact.config)
     requests = Requests(Histories.of_rows(histories))
     return Engine(scorer, artefact.tree).search(requests, k=k, beam_width=beam_width)
 

@@ -81,7 +81,7 @@ def test_recommendations_stay_in_the_group_that_was_seen(fitted: Artefact) -> No
 def test_it_beats_popularity(dataset: Dataset, fitted: Artefact) -> None:
     config = learning_config(retrieval={"exclude_seen": False})
     split = split_users(dataset.sequences, seed=2)
-    engine = Engine(build_scorer(fitted.weights, fitted.tree, settings=config.model), fitted.tree)
+    engine = Engine(build_scorer(fitted.weights, fitted.tree, config=config), fitted.tree)
     popularity = Popularity.fit(dataset.sequences, split.train, num_items=2 * GROUP)
 
     def most_popular(requests: Requests, k: int) -> Any:

@@ -11,7 +11,7 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.model.counting import count_followers
-from beamtree.model.memory import Memory, MemoryWeights, Reason
+from beamtree.model.memory import Memory, MemoryWeights
 from tests.small import sequences_of
 
 
@@ -57,26 +57,27 @@ def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, m
 
 def small_memory() -> Memory:
     sequences = sequences_of([[0, 2], [0, 2], [0, 2], [1, 2], [1, 3]])
-    return Memory.count(sequences, whole(sequences), num_items=4, settings=MemorySettings(repeat_fade=0.5))
+    return Memory.count(sequences, whole(sequences), num_items=4, settings=MemorySettings())
 
 
 def test_reasons_name_the_items_of_the_history_the_strongest_first() -> None:
     memory = small_memory().weighed(MemoryWeights(transitions=2.0, repeats=1.0, popularity=0.0))
     history = np.array([0, 1], dtype=np.int32)
-    expected = [
-        Reason(0, pytest.approx(2 * 0.8 * np.log(4), rel=1e-3)),
-        Reason(1, pytest.approx(2 * np.log(2), rel=1e-3)),
-    ]
-    assert memory.reasons(history, 2) == expected
-    assert memory.reasons(history, 1) == [Reason(1, pytest.approx(np.log(2)))]
+    older, newer = memory.reasons(history, 2)
+    assert (older.item, newer.item) == (0, 1)
+    assert older.strength == pytest.approx(2 * 0.8 * np.log(4), rel=1e-3)
+    assert newer.strength == pytest.approx(2 * np.log(2), rel=1e-3)
+    (own,) = memory.reasons(history, 1)
+    assert own.item == 1
+    assert own.strength == pytest.approx(np.log(2))
     assert small_memory().reasons(np.array([3], dtype=np.int32), 2) == []
 
 
 def test_a_memory_survives_its_arrays() -> None:
-    memory = small_memory().weighed(MemoryWeights(0.3, 0.2, 0.1))
+    memory = small_memory().weighed(MemoryWeights(0.3, 0.2, 0.1, fade=0.6, repeat_fade=0.5))
     again = Memory.from_arrays(memory.arrays())
     assert again.weights == memory.weights
-    assert (again.fade, again.depth, again.repeat_fade, again.gates) == (0.8, 20, 0.5, ())
+    assert again.gates == ()
     np.testing.assert_array_equal(again.transitions.items, memory.transitions.items)
     with pytest.raises(InputError, match="Fit the model again"):
-        Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "fades"})
+        Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "weights"})

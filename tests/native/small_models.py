@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beamtree.config import ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.native.network import Network
 from beamtree.native.score import AttentionArrays, KernelScore
@@ -41,7 +41,9 @@ def random_model(
     network = Network.pack(weights, windows=shape.windows, normalisation=shape.normalisation)
     tables = {"node_table": node_table} | ({} if item_table is None else {"item_table": item_table})
     named = {f"attention/{name}": array for name, array in (weights | tables).items()}
-    return Model(network, tree, node_table, item_table), Engine(NumpyScorer(named, tree, settings=settings), tree)
+    return Model(network, tree, node_table, item_table), Engine(
+        NumpyScorer(named, tree, config=Config(model=settings)), tree
+    )
 
 
 def searchable(model: Model) -> KernelScore:

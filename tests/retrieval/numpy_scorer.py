@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beamtree.config import ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Requests
-from beamtree.model.memory import POPULAR_ITEMS, Memory
+from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.tree.filters import Eligibility
@@ -20,12 +20,12 @@ Float32Array = npt.NDArray[np.float32]
 class NumpyScorer:
     """Any score of attention and memory, from arrays named by part."""
 
-    def __init__(self, weights: Mapping[str, npt.NDArray[Any]], tree: ItemTree, *, settings: ModelSettings) -> None:
+    def __init__(self, weights: Mapping[str, npt.NDArray[Any]], tree: ItemTree, *, config: Config) -> None:
         parts = arrays_by_part(weights)
         self._attention = parts.get("attention")
         self._memory = Memory.from_arrays(parts["memory"]) if "memory" in parts else None
         self._tree = tree
-        self._settings = settings
+        self._settings = config.model
 
     def prepare(self, requests: Requests) -> "NumpyScores":
         """Scores for these requests."""
@@ -64,12 +64,12 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     history, weights = requests.histories.row(request)[::-1], memory.weights
     of_item = np.zeros(tree.num_items)
     links = memory.transitions
-    for age, source in enumerate(history[: memory.depth]):
+    for age, source in enumerate(history[:ASKED_ITEMS]):
         own = slice(links.offsets[source], links.offsets[source + 1])
-        of_item[links.items[own]] += weights.transitions * memory.fade**age * links.strengths[own].astype(np.float64)
+        of_item[links.items[own]] += weights.transitions * weights.fade**age * links.strengths[own].astype(np.float64)
     for item in np.unique(history):
         ages = np.flatnonzero(history == item)
-        of_item[item] += weights.repeats * np.log1p((memory.repeat_fade**ages).sum())
+        of_item[item] += weights.repeats * np.log1p((weights.repeat_fade**ages).sum())
     excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
     eligibility = Eligibility(tree, allowed_items=requests.allowed, excluded_items=excluded)
     eligible = tree.item_at_leaf[eligibility.leaves(request)]

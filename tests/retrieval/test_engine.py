@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree import native
-from beamtree.config import ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import InputError
 from beamtree.retrieval.beam import beam_search
@@ -50,7 +50,7 @@ def search_path(request: pytest.FixtureRequest) -> Iterator[None]:
 def engine_over(weights: Arrays, tree: ItemTree, *, settings: ModelSettings) -> Engine:
     """An engine over the arrays of an attention network."""
     named = {f"attention/{name}": array for name, array in weights.items()}
-    return Engine(build_scorer(named, tree, settings=settings), tree)
+    return Engine(build_scorer(named, tree, config=Config(model=settings)), tree)
 
 
 def engine_for(settings: ModelSettings = SETTINGS, *, tree: ItemTree = TREE, seed: int = 0) -> tuple[Engine, Arrays]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree import native
-from beamtree.config import MemorySettings, ModelSettings
+from beamtree.config import Config, MemorySettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.split import Spans
 from beamtree.model.memory import Memory, MemoryWeights
@@ -27,9 +27,7 @@ def random_memory(num_items: int, *, seed: int, weights: MemoryWeights, follower
     lists = [generator.integers(0, num_items, size=generator.integers(0, 40)).tolist() for _ in range(30)]
     sequences = sequences_of(lists)
     spans = Spans(np.arange(30, dtype=np.int32), sequences.offsets[:-1], sequences.offsets[1:])
-    counted = Memory.count(
-        sequences, spans, num_items=num_items, settings=MemorySettings(followers=followers, repeat_fade=0.9)
-    )
+    counted = Memory.count(sequences, spans, num_items=num_items, settings=MemorySettings(followers=followers))
     return counted.weighed(weights)
 
 
@@ -77,7 +75,7 @@ def test_memory_alone_leads_a_beam_of_k_to_what_the_exact_scan_finds(
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
     memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity))
     requests = random_requests(tree, seed=seed, filters=filters)
-    engine = Engine(build_scorer(named(memory), tree, settings=ModelSettings()), tree)
+    engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     found, exact = engine.search(requests, k=k, beam_width=k + wider), engine.scan(requests, k=k)
     np.testing.assert_array_equal(found.items, exact.items)
     np.testing.assert_array_equal(found.scores, exact.scores)
@@ -98,8 +96,8 @@ def test_kernels_and_numpy_give_every_node_the_same_evidence(
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
     memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.3, repeats, popularity), followers=9)
     requests = random_requests(tree, seed=seed, filters=filters)
-    kernels = build_scorer(named(memory), tree, settings=ModelSettings()).prepare(requests)
-    judge = NumpyScorer(named(memory), tree, settings=ModelSettings()).prepare(requests)
+    kernels = build_scorer(named(memory), tree, config=Config()).prepare(requests)
+    judge = NumpyScorer(named(memory), tree, config=Config()).prepare(requests)
     generator = np.random.default_rng(seed)
     for request in range(len(requests)):
         for level in range(tree.height + 1):
@@ -121,7 +119,7 @@ def test_the_sum_of_attention_and_memory_is_the_same_in_the_kernels_and_in_numpy
         arrays["gates"] = np.linspace(0.5, 1.0, tree.height + 1)
     weights = {f"memory/{name}": array for name, array in arrays.items()}
     weights |= {f"attention/{name}": array for name, array in weights_of(stirred_model(chosen, tree, seed=0)).items()}
-    engines = [Engine(make(weights, tree, settings=chosen), tree) for make in (build_scorer, NumpyScorer)]
+    engines = [Engine(make(weights, tree, config=Config(model=chosen)), tree) for make in (build_scorer, NumpyScorer)]
     requests = random_requests(tree, seed=5, filters="both")
     in_kernels, in_numpy = (engine.search(requests, k=6, beam_width=12) for engine in engines)
     np.testing.assert_array_equal(in_kernels.items, in_numpy.items)
@@ -138,7 +136,7 @@ def test_seen_items_do_not_lead_the_beam_astray() -> None:
     memory = Memory.count(sequences, spans, num_items=8, settings=MemorySettings()).weighed(
         MemoryWeights(1.0, 0.0, 0.0)
     )
-    engine = Engine(build_scorer(named(memory), tree, settings=ModelSettings()), tree)
+    engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     asked = Requests(Histories.of_lists([[0]]), excluded=sequences_of([[0, 1]]))
     found = engine.search(asked, k=1, beam_width=1)
     assert found.items.tolist() == [[6]]

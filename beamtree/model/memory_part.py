@@ -1,0 +1,77 @@
+"""Counted memory as a part of the score in torch: a number for every leaf, and its maximum below every node."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from beamtree.data.requests import Requests
+from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
+from beamtree.model.part import Part, PreparedPart, ReadRows
+from beamtree.tree.filters import Eligibility
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Float32Array
+
+
+class MemoryPart(Part):
+    """What a memory says of nodes: for learning beside it on a GPU, and for search where there are no kernels.
+
+    It has nothing to learn. Evidence is dense, so a request costs what the catalogue costs.
+    """
+
+    def __init__(self, memory: Memory, tree: ItemTree) -> None:
+        super().__init__()
+        self._memory = memory
+        self._tree = tree
+        for name, array in memory.arrays().items():
+            self.register_buffer(name.replace(".", "_"), torch.from_numpy(np.array(array)), persistent=False)
+
+    def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:  # noqa: ARG002
+        """Pool the evidence of each request over the leaves that it may be given."""
+        evidence = np.stack([leaf_evidence(self._memory, self._tree, requests, row) for row in range(len(requests))])
+        pooled = torch.from_numpy(pool(evidence, self._tree)).to(self.device)
+        gates = self._memory.gates or (1.0,) * (self._tree.height + 1)
+
+        def score(levels: Sequence[int], nodes: Tensor) -> Tensor:
+            rows = torch.arange(len(pooled), device=nodes.device)[None, :, None]
+            gate = torch.tensor([gates[level] for level in levels], dtype=pooled.dtype, device=nodes.device)
+            return gate[:, None, None] * pooled[rows, nodes.clamp(min=0)]
+
+        return score
+
+
+def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: int) -> Float32Array:
+    """What the memory says of every leaf (leaves,) for one request; 0 where nothing points or it is not eligible."""
+    latest, weights, links = requests.histories.row(request)[::-1], memory.weights, memory.transitions
+    of_item = np.zeros(tree.num_items, dtype=np.float32)
+    for age, source in enumerate(latest[:ASKED_ITEMS].tolist()):
+        own = slice(links.offsets[source], links.offsets[source + 1])
+        of_item[links.items[own]] += np.float32(weights.transitions * weights.fade**age) * links.strengths[own]
+    if weights.repeats > 0.0 and len(latest):
+        faded = weights.repeat_fade ** np.arange(len(latest))
+        repeated = np.bincount(latest, weights=faded, minlength=tree.num_items)
+        of_item += (weights.repeats * np.log1p(repeated)).astype(np.float32)
+    excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
+    eligibility = Eligibility(tree, allowed_items=requests.allowed, excluded_items=excluded)
+    is_eligible = np.zeros(tree.num_items, dtype=np.bool_)
+    is_eligible[tree.item_at_leaf[eligibility.leaves(request)]] = True
+    if weights.popularity > 0.0:
+        popular = memory.most_popular[is_eligible[memory.most_popular]][:POPULAR_ITEMS]
+        takes_part = of_item > 0.0
+        takes_part[popular] = True
+        of_item += np.where(takes_part, np.float32(weights.popularity) * memory.popularity, np.float32(0.0))
+    evidence = np.zeros(tree.num_leaves, dtype=np.float32)
+    evidence[tree.leaf_of_item] = np.where(is_eligible, of_item, np.float32(0.0))
+    return evidence
+
+
+def pool(evidence: Float32Array, tree: ItemTree) -> Float32Array:
+    """The maximum of leaf evidence (requests, leaves) below each node of the tree: (requests, nodes)."""
+    pooled = np.empty((len(evidence), tree.num_nodes), dtype=np.float32)
+    for level in reversed(range(tree.height + 1)):
+        if level < tree.height:
+            first_child, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+            evidence = np.maximum.reduceat(evidence, first_child, axis=1)
+        pooled[:, tree.level_offsets[level] : tree.level_offsets[level + 1]] = evidence
+    return pooled

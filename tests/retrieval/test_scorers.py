@@ -1,0 +1,60 @@
+"""Which scorer a model's arrays get: the kernels' where they know all parts, torch's elsewhere, or words that help."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from beamtree import native
+from beamtree.config import Config
+from beamtree.errors import InputError
+from beamtree.model.memory import MemoryWeights
+from beamtree.model.torch_scorer import TorchScorer
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
+from tests.retrieval.test_memory_search import named, random_memory, random_requests
+from tests.small import model_settings, random_tree, score_of, stirred_model
+
+TREE = random_tree(80, branching=3, seed=3, num_leaves=90)
+CONFIG = Config(model=model_settings())
+
+
+def arrays(parts: str) -> dict[str, np.ndarray]:
+    """Of a random attention, a random memory, or both."""
+    memory = named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7)))
+    attention = score_of(stirred_model(CONFIG.model, TREE, seed=0)).arrays()
+    return {"attention": attention, "memory": memory, "both": {**attention, **memory}}[parts]
+
+
+@pytest.mark.parametrize("parts", ["attention", "memory", "both"])
+@pytest.mark.parametrize("filters", ["none", "both"])
+def test_without_kernels_torch_gives_the_same_answers(
+    parts: str, filters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = random_requests(TREE, seed=5, filters=filters)
+    expected = Engine(build_scorer(arrays(parts), TREE, config=CONFIG), TREE).search(requests, k=6, beam_width=12)
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    scorer = build_scorer(arrays(parts), TREE, config=CONFIG)
+    assert isinstance(scorer, TorchScorer)
+    found = Engine(scorer, TREE).search(requests, k=6, beam_width=12)
+    np.testing.assert_array_equal(found.items, expected.items)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
+
+
+def test_without_kernels_and_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "is_available", lambda: False)
+    for module in [name for name in sys.modules if name.startswith("beamtree.model.torch_scorer")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"search needs the package torch\. Install a C\+\+ compiler"):
+        build_scorer(arrays_of_memory(), TREE, config=CONFIG)
+
+
+def arrays_of_memory() -> dict[str, np.ndarray]:
+    return named(random_memory(80, seed=1, weights=MemoryWeights()))
+
+
+def test_a_part_that_nobody_knows_is_named() -> None:
+    weights = {**arrays_of_memory(), "bias/table": np.zeros(3)}
+    with pytest.raises(InputError, match=r"does not know: bias\. Give what makes them"):
+        build_scorer(weights, TREE, config=CONFIG)

@@ -14,7 +14,8 @@ def nearness(wanted: MemoryWeights, tried: list[MemoryWeights]) -> Measure:
 
     def measure(weights: MemoryWeights) -> float:
         tried.append(weights)
-        return -sum(abs(ours - theirs) for ours, theirs in zip(astuple(weights), astuple(wanted), strict=True))
+        distances = [abs(ours - theirs) for ours, theirs in zip(astuple(weights), astuple(wanted), strict=True)]
+        return -float(sum(distances))
 
     return measure
 

@@ -32,6 +32,7 @@ import polars as pl
 
 from beamtree.artefact import Artefact, save_artefact
 from beamtree.config import Config, ModelSettings
+from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.build import plant, random_order
@@ -90,7 +91,9 @@ def _random_weights(
         shapes[f"mlp.{layer}.bias"] = (widths[layer + 1],)
     for layer in range(3):
         shapes[f"norm.{layer}.weight"] = shapes[f"norm.{layer}.bias"] = (widths[layer + 1],)
-    return {name: generator.normal(0.0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    return {
+        f"attention/{name}": generator.normal(0.0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()
+    }
 
 
 @contextmanager
@@ -252,9 +255,9 @@ class BareEngine:
         return done / (time.perf_counter() - began_at)
 
     def _search(self, histories: npt.NDArray[np.int32]) -> None:
-        offsets = np.arange(len(histories) + 1, dtype=np.int64) * histories.shape[1]
-        excluded = (np.ascontiguousarray(histories).reshape(-1), offsets)
-        self._engine.search(histories, k=K, beam_width=self._beam_width, excluded_items=excluded)
+        whole = Histories.of_rows(histories)
+        requests = Requests(whole, excluded=whole.flattened())
+        self._engine.search(requests, k=K, beam_width=self._beam_width)
 
 
 def measure(*, num_items: int, connections: int, seconds: float, rounds: int) -> dict[str, Any]:

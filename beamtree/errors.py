@@ -3,14 +3,19 @@
     BeamtreeError
     ├── InputError               what a person handed over cannot be used
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
+    │   │   └── IdTypeError      texts where the ids are integers, or the reverse
     │   ├── SettingsError        settings that are unknown, out of range or contradict each other
     │   └── UnknownIdsError      ids that the model has never seen
+    │       ├── UnknownUsersError    users without a stored history
+    │       └── ColdStartError       histories without any known item, where that is an error
     ├── ArtefactError            a saved model or checkpoint that is missing, damaged or of another version
     ├── DivergedError            training produced a loss that is not finite or runs away
     └── InterruptedTraining      training was asked to stop; a checkpoint is on disk
 
 A message says what was expected, what arrived, and what to do about it.
 """
+
+from collections.abc import Sequence
 
 
 class BeamtreeError(Exception):
@@ -29,8 +34,28 @@ class SettingsError(InputError):
     """Settings are unknown, out of range, or contradict each other."""
 
 
+class IdTypeError(DataError):
+    """An id of the other kind: a text where the ids are integers, or the reverse. id: the first such one."""
+
+    def __init__(self, message: str, raw_id: object) -> None:
+        super().__init__(message)
+        self.id = raw_id
+
+
 class UnknownIdsError(InputError):
-    """Ids that the model has never seen."""
+    """Ids that the model has never seen. ids: which, where they were asked for one by one."""
+
+    def __init__(self, message: str, ids: Sequence[int | str] = ()) -> None:
+        super().__init__(message)
+        self.ids = list(ids)
+
+
+class UnknownUsersError(UnknownIdsError):
+    """Users whose history is not stored."""
+
+
+class ColdStartError(UnknownIdsError):
+    """Histories that hold no known item."""
 
 
 class ArtefactError(BeamtreeError):

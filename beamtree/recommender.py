@@ -1,11 +1,11 @@
 """`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 
@@ -17,12 +17,16 @@ from beamtree.data.items import read_items
 from beamtree.data.prepare import prepare_log
 from beamtree.data.split import HeldOut, Split
 from beamtree.data.tables import Source
+from beamtree.data.raw_ids import Ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores, evaluate, split_dataset
-from beamtree.retrieval.retriever import Retriever, Wishes
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import DEFAULT_K, Explanation, Fallback, ItemFilter, RecommendOptions
+from beamtree.retrieval.similar import Similarity
+from beamtree.retrieval.tables import recommend_histories, recommend_users, similar_items
 from beamtree.rivals.item_to_item import ItemToItem
 from beamtree.rivals.popularity import Popularity
 
@@ -45,7 +49,7 @@ class DeepTreeRetriever:
         """parts: more parts of the score by name, written in torch; see `beamtree.model.part`."""
         self._given = config or Config()
         self._parts = dict(parts or {})
-        self._retriever: Retriever | None = None
+        self._recommender: Recommender | None = None
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None
         self._test_metrics: Metrics | None = None
@@ -101,26 +105,32 @@ class DeepTreeRetriever:
                 parts=self._parts,
             )
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
-        retriever, self._test_metrics = Retriever(artefact, parts=self._parts), None
+        recommender, self._test_metrics = Recommender(artefact, parts=self._parts), None
         if len(split.test):
-            recommend = by_beam(retriever.engine, beam_width=config.retrieval.beam_width)
+            recommend = by_beam(recommender.engine, beam_width=config.retrieval.beam_width)
             self._test_metrics = evaluate(recommend, self._dataset, split.test, config=config)
             measured = replace(artefact, metrics={"test": dict(self._test_metrics)})
-            retriever = Retriever(measured, parts=self._parts)
-        self._retriever = retriever
+            retriever = Recommender(measured, parts=self._parts)
+        self._recommender = recommender
         return self
 
     def recommend(
         self,
-        users: Sequence[Id] | None = None,
+        users: Ids | None = None,
         *,
         interactions: InteractionLog | Source | None = None,
-        **wishes: Unpack[Wishes],
+        k: int = DEFAULT_K,
+        beam: int | None = None,
+        exclude_seen: bool | None = None,
+        allow: ItemFilter | None = None,
+        exclude: Ids | None = None,
+        fallback: Fallback = "popularity",
+        explain: bool = False,
     ) -> pl.DataFrame:
         """The best k items for users of a log, all of them by default: columns user_id, item_id, score, rank.
 
         interactions: the log that holds the users' histories; by default the one that was fitted on. A loaded model
-        carries no histories, so it must be given there. The other arguments are those of `Wishes`.
+        carries no histories, so it must be given there. The other arguments are those of `recommend_histories`.
         """
         known = self._interactions if interactions is None else self._read(interactions)
         if known is None:
@@ -128,11 +138,62 @@ class DeepTreeRetriever:
                 "A loaded model carries no histories. Pass the log with interactions=..., or the histories themselves "
                 "to recommend_histories."
             )
-        return pl.concat(self.retriever.recommend_users(known, users, **wishes))
+        options = RecommendOptions(
+            k=k,
+            beam=beam,
+            exclude_seen=exclude_seen,
+            allow=allow,
+            exclude=exclude,
+            fallback=fallback,
+            explain=explain,
+        )
+        return pl.concat(recommend_users(self.recommender, known, users=users, options=options))
 
-    def recommend_histories(self, histories: Sequence[Sequence[Id]], **wishes: Unpack[Wishes]) -> pl.DataFrame:
-        """The best k items for bare histories, oldest item first: columns request, item_id, score, rank."""
-        return self.retriever.recommend_histories(histories, **wishes)
+    def recommend_histories(
+        self,
+        histories: Iterable[Ids],
+        *,
+        k: int = DEFAULT_K,
+        beam: int | None = None,
+        exclude_seen: bool | None = None,
+        allow: ItemFilter | None = None,
+        exclude: Ids | None = None,
+        fallback: Fallback = "popularity",
+        explain: bool = False,
+    ) -> pl.DataFrame:
+        """The best k items for bare histories, oldest item first: columns request, item_id, score, rank.
+
+        beam: nodes kept per level, by default as the model's settings say. exclude_seen: leave out items of the
+        history, likewise. allow: only these items may be returned: ids, or a condition on the item table such as
+        pl.col("category") == "Drama". exclude: none of these ids may. fallback: what a history without any known item
+        gets, popular items (with null scores) or an error. explain: also a column for each part of the score with what
+        it gave, and because_of, the ids of the history that counted memory connects with the item, strongest first.
+        """
+        options = RecommendOptions(
+            k=k,
+            beam=beam,
+            exclude_seen=exclude_seen,
+            allow=allow,
+            exclude=exclude,
+            fallback=fallback,
+            explain=explain,
+        )
+        return recommend_histories(self.recommender, histories, options=options)
+
+    def explain(self, history: Ids, item: Id) -> Explanation:
+        """Where the score of an item comes from: the share of each part, and the items of the history behind it.
+
+        The item need not be among the recommendations. UnknownIdsError where the model has never seen it.
+        """
+        return self.recommender.explain(history, [item])[0]
+
+    def similar_items(self, items: Ids, *, k: int = 10, by: Similarity | None = None) -> pl.DataFrame:
+        """The k items nearest to each item: columns item_id, similar_id, similarity, rank.
+
+        by: "embedding", the cosine of the learned vectors, or "memory", ln(1 + how often it followed in the log); by
+        default the first of them that the model has. UnknownIdsError for items that the model has never seen.
+        """
+        return similar_items(self.recommender, items, k=k, by=by)
 
     def evaluate(
         self,
@@ -152,7 +213,7 @@ class DeepTreeRetriever:
         dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
         if dataset is None:
             raise InputError("A loaded model carries no log. Pass the one that it was fitted on.")
-        if dataset.fingerprint != self.retriever.artefact.data_fingerprint:
+        if dataset.fingerprint != self.recommender.artefact.data_fingerprint:
             raise DataError(
                 "This is not the log that the model was fitted on, so its held-out users cannot be found again. "
                 "Give the same log with the same filters, or fit on this one."
@@ -178,7 +239,7 @@ class DeepTreeRetriever:
 
     def save(self, directory: str | Path) -> None:
         """Write the model to a folder; one that was there before is replaced as a whole."""
-        save_artefact(Path(directory), self.retriever.artefact)
+        save_artefact(Path(directory), self.recommender.artefact)
 
     @classmethod
     def load(cls, directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> Self:
@@ -188,28 +249,28 @@ class DeepTreeRetriever:
         """
         artefact = load_artefact(Path(directory))
         model = cls(artefact.config, parts=parts)
-        model._retriever = Retriever(artefact, parts=parts)
+        model._recommender = Recommender(artefact, parts=parts)
         return model
 
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
         """The log as training sees it, after filters and with dense ids."""
-        if items is None and self._retriever is not None and self.config.data.catalogue == "items":
-            items = self._retriever.artefact.item_table
+        if items is None and self._recommender is not None and self.config.data.catalogue == "items":
+            items = self._recommender.artefact.item_table
         return prepare_log(interactions, config=self.config, items=items).dataset
 
     @property
     def config(self) -> Config:
         """The settings: as they were given, and after `fit` or `load` with what the log decided."""
-        return self._given if self._retriever is None else self._retriever.artefact.config
+        return self._given if self._recommender is None else self._recommender.artefact.config
 
     @property
-    def retriever(self) -> Retriever:
+    def recommender(self) -> Recommender:
         """The part that answers; InputError before `fit` or `load`."""
-        if self._retriever is None:
+        if self._recommender is None:
             raise InputError(
                 "This model has not learned anything yet: call fit(log) or DeepTreeRetriever.load(folder)."
             )
-        return self._retriever
+        return self._recommender
 
     @property
     def dataset(self) -> Dataset:
@@ -241,9 +302,9 @@ class DeepTreeRetriever:
         width = beam_width or self.config.retrieval.beam_width
         num_items = len(dataset.items)
         popularity = Popularity.fit(dataset.sequences, split.train, num_items=num_items)
-        contenders: dict[str, Recommend] = {_beam_search(width): by_beam(self.retriever.engine, beam_width=width)}
+        contenders: dict[str, Recommend] = {_beam_search(width): by_beam(self.recommender.engine, beam_width=width)}
         if exact:
-            contenders["exact scan"] = by_scan(self.retriever.engine)
+            contenders["exact scan"] = by_scan(self.recommender.engine)
         if find_spec("scipy") is not None:
             counted = ItemToItem.fit(dataset.sequences, split.train, num_items=num_items)
             contenders["item to item"] = by_scores(

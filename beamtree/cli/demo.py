@@ -32,7 +32,7 @@ def demo(
     prepared = model.dataset.report
     assert prepared is not None
     results.print("\n[bold]The data[/]: MovieLens 100k. " + "; ".join(prepared.lines()) + ".")
-    training = model.retriever.artefact.training
+    training = model.recommender.artefact.training
     results.print(f"[bold]The split[/]: {training['split']}.")
     results.print(f"[bold]Learning[/]: {training['steps']:,} steps in {training['seconds']:.0f} s.\n")
     contenders = model.evaluate()

@@ -32,7 +32,7 @@ def evaluate(
     _hint_at_repeats(retriever)
     if as_json:
         metrics = {name: dict(values) for name, values in contenders.items()}
-        split = retriever.retriever.artefact.training["split"]
+        split = retriever.recommender.artefact.training["split"]
         results.print_json(json.dumps({"users": users, "split": split, "protocol": protocol, "metrics": metrics}))
     else:
         results.print(metrics_table(contenders, title=f"{measured.num_users:,} {users} users ({protocol})"))
@@ -40,6 +40,6 @@ def evaluate(
 
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:
     """Say that people repeat, where they do: what may be recommended then decides much of what is hit."""
-    facts = model.retriever.artefact.training.get("log")
+    facts = model.recommender.artefact.training.get("log")
     if facts is not None and (profile := LogProfile(**facts)).people_repeat:
         messages.print(f"Note: {explain_seen_items(profile, config=model.config)}.", soft_wrap=True)

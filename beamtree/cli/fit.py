@@ -133,7 +133,7 @@ def fit(
 
 def report(model: DeepTreeRetriever) -> None:
     """Who was held out, how long it took, and how good it is on the test users."""
-    artefact = model.retriever.artefact
+    artefact = model.recommender.artefact
     training = artefact.training
     messages.print(
         bullet_list(

@@ -13,18 +13,23 @@ from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
-from beamtree.data.columns import USER_ID
+from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
 from beamtree.data.interactions import read_log
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
-from beamtree.retrieval.retriever import Fallback, Retriever, Wishes
+from beamtree.retrieval.histories import LogHistories
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import Fallback, RecommendOptions
+from beamtree.retrieval.tables import REQUEST, recommend_histories, recommend_users
 from beamtree.storage import replace_file
 
 Sink = Callable[[pl.LazyFrame, Path], object]
 
+MAX_SHOWN_REASONS = 2
+
 SINKS: dict[str, Sink] = {
     ".parquet": lambda table, path: table.sink_parquet(path),
-    ".csv": lambda table, path: table.sink_csv(path),
+    ".csv": lambda table, path: _flat(table).sink_csv(path),
     ".ndjson": lambda table, path: table.sink_ndjson(path),
     ".jsonl": lambda table, path: table.sink_ndjson(path),
 }
@@ -47,37 +52,42 @@ def recommend(
     fallback: Annotated[
         Fallback, typer.Option(help="For histories without any known item: popular items, or an error.")
     ] = "popularity",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="What each part of the score gave, and because of which items.")
+    ] = False,
 ) -> None:
     """Recommend items for one history, or for the users of a log."""
     if out is not None and out.suffix not in SINKS:
         raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
-    retriever = Retriever.load(model)
-    items = retriever.artefact.items
-    wishes = Wishes(
+    recommender = Recommender.load(model)
+    items = recommender.artefact.items
+    options = RecommendOptions(
         k=k,
-        beam_width=beam,
+        beam=beam,
         exclude_seen=exclude_seen,
         allow=_condition(allow),
         exclude=None if exclude is None else [items.parse(text) for text in _split(exclude)],
-        without_known_items=fallback,
+        fallback=fallback,
+        explain=explain,
     )
+    item_table = recommender.artefact.item_table
     if history is not None:
         wanted = [items.parse(text) for text in _split(history)]
-        _write(iter([retriever.recommend_histories([wanted], **wishes)]), retriever=retriever, out=out)
+        _write(iter([recommend_histories(recommender, [wanted], options=options)]), item_table=item_table, out=out)
         return
-    interactions = read_log(str(log), retriever.artefact.config.log)
-    known_users = Vocabulary(interactions.frame[USER_ID].unique())
+    histories = LogHistories(read_log(str(log), recommender.artefact.config.log))
+    known_users = Vocabulary(histories.user_ids)
     wanted_users = None if users is None else [known_users.parse(text) for text in _split(users)]
-    batches = retriever.recommend_users(interactions, wanted_users, **wishes)
-    _write(batches, retriever=retriever, out=out)
+    batches = recommend_users(recommender, histories, users=wanted_users, options=options)
+    _write(batches, item_table=item_table, out=out)
 
 
-def _write(batches: Iterator[pl.DataFrame], *, retriever: Retriever, out: Path | None) -> None:
+def _write(batches: Iterator[pl.DataFrame], *, item_table: pl.DataFrame, out: Path | None) -> None:
     if out is None:
         for batch in batches:
-            _show(batch, item_table=retriever.artefact.item_table)
+            _show(batch, item_table=item_table)
         return
     if not out.parent.is_dir():
         raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
@@ -90,21 +100,38 @@ def _write(batches: Iterator[pl.DataFrame], *, retriever: Retriever, out: Path |
     messages.print(f"Wrote {rows:,} rows to {out}.", markup=False)
 
 
+def _flat(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Lists of ids as texts, with spaces between the ids: CSV has no lists."""
+    lists = [name for name, dtype in table.collect_schema().items() if isinstance(dtype, pl.List)]
+    return table.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)
+
+
 def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
-    columns = [name for name in ("title", "category") if item_table[name].null_count() < len(item_table)]
-    named = batch.join(item_table.select("item_id", *columns), on="item_id", how="left", maintain_order="left")
-    key = batch.columns[0]
+    key, *_ = batch.columns
+    columns = [name for name in (TITLE, CATEGORY) if item_table[name].null_count() < len(item_table)]
+    named = batch.join(item_table.select(ITEM_ID, *columns), on=ITEM_ID, how="left", maintain_order="left")
+    names = _names(item_table)
+    numbers = ["rank", *(name for name, dtype in batch.schema.items() if dtype.is_float())]
+    added = [name for name in batch.columns if name not in (key, ITEM_ID, "score", "rank")]
+    shown = ([key] if key != REQUEST else []) + ["rank", ITEM_ID, *columns, "score", *added]
     table = Table(header_style="bold")
-    shown = ([key] if key != "request" else []) + ["rank", "item_id", *columns, "score"]
     for name in shown:
-        table.add_column(name, justify="right" if name in ("rank", "score") else "left")
+        table.add_column(name.replace("because_of", "because of"), justify="right" if name in numbers else "left")
     for row in named.iter_rows(named=True):
+        if row.get("because_of") is not None:
+            row["because_of"] = "; ".join(names.get(item, str(item)) for item in row["because_of"][:MAX_SHOWN_REASONS])
         table.add_row(*(escape(_cell(row[name])) for name in shown))
     results.print(table)
 
 
+def _names(item_table: pl.DataFrame) -> dict[object, str]:
+    """Titles by id, where known."""
+    titled = item_table.select(ITEM_ID, pl.col(TITLE).cast(pl.String)).drop_nulls()
+    return dict(titled.iter_rows())
+
+
 def _cell(value: object) -> str:
-    if value is None:
+    if value is None or value == "":
         return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 

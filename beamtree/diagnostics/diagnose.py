@@ -57,7 +57,7 @@ def examine(
     DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
     is held out.
     """
-    artefact = model.retriever.artefact
+    artefact = model.recommender.artefact
     dataset = model.prepare(interactions)
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from beamtree.artefact import Artefact
-from beamtree.errors import ArtefactError
+from beamtree.errors import ArtefactError, InputError
 from beamtree.storage import replace_file
 from beamtree.tree.item_tree import VACANT, ItemTree
 
@@ -47,6 +47,11 @@ def export_vectors(artefact: Artefact, directory: Path) -> list[Path]:
 
 def _arrays(artefact: Artefact) -> dict[str, AnyArray]:
     tree, weights = artefact.tree, artefact.part("attention")
+    if not weights:
+        raise InputError(
+            "This model has no vectors: its score is counted memory alone. Fit one with attention (a preset other than "
+            "instant), or ask this one for similar items."
+        )
     nodes = np.asarray(weights["node_table"], dtype=np.float32)
     levels = np.repeat(np.arange(tree.height + 1, dtype=np.int32), tree.level_sizes)
     arrays = {

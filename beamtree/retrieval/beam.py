@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Float32Array, Int64Array
 
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
 ScoreNodes = Callable[[int, Int64Array], Float32Array]
 
 
@@ -54,6 +53,11 @@ def exact_scan(tree: ItemTree, score_nodes: ScoreNodes, *, eligibility: Eligibil
     scores = score_nodes(tree.height, leaves)
     best = _top(scores, k)
     return Ranking(leaves=leaves[best], scores=scores[best])
+
+
+def widened(beam_width: int, num_excluded: ArrayLike) -> Int64Array:
+    """Beam widths for requests that exclude so many leaves: they grow by as many, at most to twice the width."""
+    return beam_width + np.minimum(np.asarray(num_excluded, dtype=np.int64), beam_width)
 
 
 def first_searched_level(tree: ItemTree, *, beam_width: int) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
-from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan
+from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan, widened
 from beamtree.retrieval.result import SearchResult
 from beamtree.scorer import PreparedScores, Scorer
 from beamtree.tree.filters import Eligibility
@@ -47,7 +47,7 @@ class Engine:
             return self.scorer.search(requests, k=k, beam_width=width)
         eligibility, prepared = self.eligibility(requests), self.scorer.prepare(requests)
         excluded = np.broadcast_to(eligibility.num_excluded(np.arange(len(requests))), len(requests))
-        widths = width + np.minimum(excluded, width)
+        widths = widened(width, excluded)
         rankings = [
             beam_search(
                 self.tree,

@@ -1,4 +1,4 @@
-"""Looking things up about items: their columns, by text, and what is near them."""
+"""Looking things up about items: by text, and the columns of the item table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import numpy.typing as npt
 import polars as pl
 
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
+from beamtree.data.raw_ids import RawIds
 from beamtree.serving.conditions import check_column
-from beamtree.serving.raw_ids import RawIds
-from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Int32Array, Int64Array
 
 IntArray = npt.NDArray[np.integer]
 Row = dict[str, Any]
@@ -18,28 +18,17 @@ Row = dict[str, Any]
 LISTED_VALUES = 100
 """A column with more distinct values than this is not listed value by value."""
 
-ROWS_AT_A_TIME = 65_536
-
 
 class Catalogue:
-    """The items of one model. popularity: (items,); leaf_vectors: (leaves, size), a view into the node table."""
+    """The items of one model. popularity: (items,); most_popular: (items,), dense ids."""
 
     def __init__(
-        self,
-        item_table: pl.DataFrame,
-        *,
-        ids: RawIds,
-        tree: ItemTree,
-        popularity: npt.NDArray[np.int64],
-        leaf_vectors: npt.NDArray[np.float32],
+        self, item_table: pl.DataFrame, *, ids: RawIds, popularity: Int64Array, most_popular: Int32Array
     ) -> None:
         self.item_table = item_table
         self.ids = ids
         self.popularity = popularity
-        self.most_popular = np.argsort(-popularity, kind="stable").astype(np.int32)
-        self._tree = tree
-        self._leaf_vectors = leaf_vectors
-        self._lengths = np.linalg.norm(leaf_vectors, axis=1)
+        self.most_popular = most_popular
         self._lowered = [
             item_table[name].cast(pl.String).fill_null("").str.to_lowercase()
             for name in (ITEM_ID, TITLE)
@@ -73,7 +62,7 @@ class Catalogue:
             )
         ]
 
-    def find(self, text: str, *, limit: int) -> tuple[npt.NDArray[np.int64], int]:
+    def find(self, text: str, *, limit: int) -> tuple[Int64Array, int]:
         """Items whose id or title is the text, begins with it, or holds it, in this order, popular ones first.
 
         Upper and lower case are the same; an empty text finds the most popular items. Returns at most `limit` items,
@@ -93,44 +82,6 @@ class Catalogue:
             closeness = np.where((candidates == wanted).to_numpy(), 0, closeness)
         order = np.lexsort((found, -self.popularity[found], closeness))
         return found[order[:limit]], len(found)
-
-    def near_in_tree(self, item: int, *, count: int) -> tuple[npt.NDArray[np.int64], list[int]]:
-        """The items of the nearest leaves, and the deepest level on which each shares a node with the item."""
-        tree, leaf = self._tree, int(self._tree.leaf_of_item[item])
-        found: list[npt.NDArray[np.int64]] = []
-        levels: list[int] = []
-        inner_first, inner_end = leaf, leaf + 1
-        num_vacant = tree.num_leaves - tree.num_items
-        for level in range(tree.height - 1, -1, -1):
-            first, end = (int(bound) for bound in tree.leaf_ranges(tree.ancestors(leaf, level), level))
-            missing = count - len(levels)
-            reach = missing + num_vacant
-            left = np.arange(max(first, inner_first - reach), inner_first)
-            right = np.arange(inner_end, min(end, inner_end + reach))
-            around = np.concatenate([left, right])
-            around = around[tree.item_at_leaf[around] >= 0]
-            around = around[np.argsort(np.abs(around - leaf), kind="stable")][:missing]
-            found.append(tree.item_at_leaf[around].astype(np.int64))
-            levels += [level] * len(around)
-            inner_first, inner_end = first, end
-            if len(levels) >= count:
-                break
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64), levels
-
-    def near_by_vector(self, item: int, *, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """The items whose leaf vectors have the highest cosine with the item's, and the cosines."""
-        leaf = int(self._tree.leaf_of_item[item])
-        own = self._leaf_vectors[leaf] / max(float(self._lengths[leaf]), 1e-12)
-        cosines = np.empty(self._tree.num_leaves, dtype=np.float32)
-        for first in range(0, len(cosines), ROWS_AT_A_TIME):
-            rows = slice(first, first + ROWS_AT_A_TIME)
-            cosines[rows] = self._leaf_vectors[rows] @ own / np.maximum(self._lengths[rows], 1e-12)
-        cosines[leaf] = -np.inf
-        cosines[self._tree.item_at_leaf < 0] = -np.inf
-        count = min(count, self._tree.num_items - 1)
-        best = np.argpartition(-cosines, count)[:count] if count < len(cosines) else np.arange(len(cosines))
-        best = best[np.lexsort((best, -cosines[best]))]
-        return self._tree.item_at_leaf[best].astype(np.int64), cosines[best]
 
     def describe_columns(self) -> list[Row]:
         """Name, type and, where they are few, the values of each column of the item table."""

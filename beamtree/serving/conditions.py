@@ -1,56 +1,43 @@
-"""Conditions on columns of the item table, as one flag per item; kept for the next request that asks the same."""
+"""Conditions on columns of the item table, as one flag per item."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.schemas import Condition
-
-BoolArray = npt.NDArray[np.bool_]
-
-MOST_BYTES = 64 * 2**20
-FEWEST_MASKS = 4
+from beamtree.types import BoolArray
 
 
+@dataclass(frozen=True)
 class ItemConditions:
-    """Evaluates conditions over one item table. Holds the latest masks, up to 64 MB of them."""
+    """Conditions of a request, all of which must hold."""
 
-    def __init__(self, item_table: pl.DataFrame) -> None:
-        self._item_table = item_table
-        self._masks: OrderedDict[tuple[str, ...], BoolArray] = OrderedDict()
-        self._capacity = max(FEWEST_MASKS, MOST_BYTES // max(1, len(item_table)))
-        self._lock = threading.Lock()
+    conditions: Sequence[Condition]
 
-    def mask(self, conditions: Sequence[Condition]) -> BoolArray:
-        """Which items meet all conditions: (items,), read-only. Refusal for an unknown column or a wrong type."""
-        key = condition_key(conditions)
-        with self._lock:
-            if key in self._masks:
-                self._masks.move_to_end(key)
-                return self._masks[key]
-        mask = np.ones(len(self._item_table), dtype=np.bool_)
-        for condition in conditions:
-            mask &= self._evaluate(condition)
-        mask.setflags(write=False)
-        with self._lock:
-            self._masks[key] = mask
-            while len(self._masks) > self._capacity:
-                self._masks.popitem(last=False)
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Equal for conditions that mean the same whatever their order."""
+        return tuple(sorted(condition.model_dump_json(exclude_none=True) for condition in self.conditions))
+
+    def mask(self, item_table: pl.DataFrame) -> BoolArray:
+        """Which items meet all conditions: (items,). Refusal for an unknown column or a wrong type."""
+        mask = np.ones(len(item_table), dtype=np.bool_)
+        for condition in self.conditions:
+            mask &= _evaluate(condition, item_table)
         return mask
 
-    def _evaluate(self, condition: Condition) -> BoolArray:
-        check_column(condition.column, self._item_table)
-        column = _comparable_form(self._item_table[condition.column])
-        if column.dtype.is_nested() and not isinstance(column.dtype, pl.List):
-            raise Refusal(
-                422, "wrong_type", f"Column {condition.column} holds {column.dtype}: no condition can be put on it."
-            )
-        return self._item_table.select(_expression(condition, column).fill_null(False)).to_series().to_numpy()
+
+def _evaluate(condition: Condition, item_table: pl.DataFrame) -> BoolArray:
+    check_column(condition.column, item_table)
+    column = _comparable_form(item_table[condition.column])
+    if column.dtype.is_nested() and not isinstance(column.dtype, pl.List):
+        raise Refusal(
+            422, "wrong_type", f"Column {condition.column} holds {column.dtype}: no condition can be put on it."
+        )
+    return item_table.select(_expression(condition, column).fill_null(False)).to_series().to_numpy()
 
 
 def _comparable_form(column: pl.Series) -> pl.Series:
@@ -60,11 +47,6 @@ def _comparable_form(column: pl.Series) -> pl.Series:
     if column.dtype.is_temporal() or column.dtype in (pl.Categorical, pl.Enum):
         return column.cast(pl.String)
     return column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
-
-
-def condition_key(conditions: Sequence[Condition]) -> tuple[str, ...]:
-    """Equal for conditions that mean the same whatever their order."""
-    return tuple(sorted(condition.model_dump_json(exclude_none=True) for condition in conditions))
 
 
 def check_column(name: str, item_table: pl.DataFrame) -> None:

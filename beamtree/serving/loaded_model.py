@@ -2,26 +2,27 @@
 
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from beamtree import native
 from beamtree.artefact import Artefact, load_artefact
+from beamtree.data.raw_ids import RawIds
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError
-from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.scorers import build_scorer
+from beamtree.model.memory import Memory
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.catalogue import Catalogue
-from beamtree.serving.conditions import ItemConditions
-from beamtree.serving.raw_ids import RawIds
 
 TRIED_ITEMS = 5
 
+NO_END = 2**31 - 1
+
 _KERNELS = threading.Lock()
+"""Held while the engine searches. The kernels use all cores for one call, so calls go one after another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +30,26 @@ class LoadedModel:
     """One version of the model. A request takes one of these at its start and keeps to it until its end."""
 
     artefact: Artefact
-    engine: Engine
-    ids: RawIds
+    recommender: Recommender
     catalogue: Catalogue
-    conditions: ItemConditions
+    similar: SimilarItems
     loaded_at: float = field(default_factory=time.time)
 
+    @property
+    def ids(self) -> RawIds:
+        """Raw ids of the items."""
+        return self.recommender.ids
+
     @cached_property
-    def turn(self) -> AbstractContextManager[object]:
-        """Held while the engine searches. The kernels use all cores for one call, so calls go one after another."""
-        return _KERNELS if native.is_available() else nullcontext()
+    def history_length(self) -> int:
+        """How many of the latest items of a history can change an answer; without end where own repeats count."""
+        lengths = [0]
+        if self.artefact.part("attention"):
+            lengths.append(self.artefact.config.model.history_length)
+        if self.artefact.part("memory"):
+            memory = Memory.from_arrays(self.artefact.part("memory"))
+            lengths.append(NO_END if memory.weights.repeats > 0.0 else memory.depth)
+        return max(lengths)
 
     @property
     def version(self) -> str:
@@ -78,20 +89,21 @@ def assemble(artefact: Artefact) -> LoadedModel:
             f"The tree has {tree.num_items} items, but the item table has {len(artefact.item_table)} rows and the "
             f"popularity has shape {artefact.popularity.shape}. Save the model again."
         )
-    nodes = artefact.part("attention")["node_table"]
+    nodes = artefact.part("attention").get("node_table")
     expected = (tree.num_nodes, artefact.config.model.embedding_dim)
-    if nodes.shape != expected:
+    if nodes is not None and nodes.shape != expected:
         raise ArtefactError(f"Expected a node table of shape {expected}, got {nodes.shape}. Save the model again.")
-    ids = RawIds(artefact.items)
-    leaf_vectors = np.asarray(nodes[tree.level_offsets[tree.height] :], dtype=np.float32)
+    recommender = Recommender(artefact, turn=_KERNELS)
     return LoadedModel(
         artefact=artefact,
-        engine=Engine(build_scorer(artefact.weights, tree, config=artefact.config), tree),
-        ids=ids,
+        recommender=recommender,
         catalogue=Catalogue(
-            artefact.item_table, ids=ids, tree=tree, popularity=artefact.popularity, leaf_vectors=leaf_vectors
+            artefact.item_table,
+            ids=recommender.ids,
+            popularity=artefact.popularity,
+            most_popular=recommender.most_popular,
         ),
-        conditions=ItemConditions(artefact.item_table),
+        similar=SimilarItems(artefact),
     )
 
 
@@ -101,6 +113,8 @@ def _try(model: LoadedModel) -> None:
         if not np.isfinite(array).all():
             raise ArtefactError(f"The weights {name} hold values that are not finite. Fit the model again.")
     histories = Histories.of_lists([[], model.catalogue.most_popular[:TRIED_ITEMS]])
-    found = model.engine.search(Requests(histories), k=1, beam_width=model.artefact.config.retrieval.beam_width)
+    found = model.recommender.engine.search(
+        Requests(histories), k=1, beam_width=model.artefact.config.retrieval.beam_width
+    )
     if (found.items < 0).any() or not np.isfinite(found.scores).all():
         raise ArtefactError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")

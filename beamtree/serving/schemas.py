@@ -3,7 +3,9 @@
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -61,6 +63,11 @@ class Allow(_Asked):
         return self
 
 
+def _older_spelling(fallback: object) -> object:
+    """without_known_items="refuse" means fallback="error"."""
+    return "error" if fallback == "refuse" else fallback
+
+
 class Recommend(_Asked):
     """One person's request: a history or a user id, and what to recommend."""
 
@@ -74,13 +81,17 @@ class Recommend(_Asked):
     unknown: UnknownIds = Field(
         "report", description="ids that the model has never seen: listed in the answer, passed over, or refused"
     )
-    without_known_items: Literal["popularity", "refuse"] = Field(
-        "popularity", description="for a history without any known item: the most popular items, or 422"
+    fallback: Annotated[Literal["popularity", "error"], BeforeValidator(_older_spelling)] = Field(
+        "popularity",
+        validation_alias=AliasChoices("fallback", "without_known_items"),
+        description="for a history without any known item: the most popular items, or 422",
     )
     columns: Annotated[list[ColumnName], Field(max_length=32)] = Field(
         [], description="columns of the item table to return with each item"
     )
-    explain: StrictBool = Field(False, description="how the beam went, and each item's path through the tree")
+    explain: StrictBool = Field(
+        False, description="what each part of the score gave, because of which items, and how the beam went"
+    )
 
     @model_validator(mode="after")
     def _names_one_person(self) -> Self:
@@ -175,6 +186,14 @@ class BeamTrace(BaseModel):
     levels: list[BeamLevel]
 
 
+class HistoryEvidence(BaseModel):
+    """An item of the history that speaks for a recommendation."""
+
+    item_id: int | str
+    title: str | None
+    strength: float = Field(description="what it adds to the score of the item")
+
+
 class RecommendedItem(BaseModel):
     """One item of an answer."""
 
@@ -183,6 +202,12 @@ class RecommendedItem(BaseModel):
     score: float | None = Field(description="logit of the item's leaf; null for popular items")
     columns: dict[str, Any] | None = Field(None, description="the columns that were asked for")
     path: list[PathStep] | None = Field(None, description="with explain: from level 1 to the leaf")
+    parts: dict[str, float] | None = Field(
+        None, description="with explain: what each part of the score gave (attention, memory); they add up to the score"
+    )
+    because_of: list[HistoryEvidence] | None = Field(
+        None, description="with explain: items of the history that counted memory connects with it, the strongest first"
+    )
 
 
 class Recommendation(BaseModel):
@@ -190,7 +215,7 @@ class Recommendation(BaseModel):
 
     items: list[RecommendedItem]
     source: Literal["beam", "popularity"]
-    history_used: int = Field(description="known items of the history that the network read")
+    history_used: int = Field(description="known items of the history, all of which are read")
     user_known: bool | None = Field(None, description="with user_id: whether the store knows the user")
     unknown_ids: list[int | str] | None = Field(None, description="with unknown='report': ids the model never saw")
     beam: BeamTrace | None = Field(None, description="with explain, unless popular items were returned")
@@ -246,15 +271,20 @@ class NearItem(ItemRow):
         None, description="by tree: the deepest level with a common node; higher is nearer"
     )
     similarity: float | None = Field(None, description="by embedding: cosine of the leaf vectors")
+    strength: float | None = Field(None, description="by memory: ln(1 + how often it followed the item)")
 
 
 class SimilarAnswer(BaseModel):
-    """Neighbours of an item in the tree and in the space of leaf vectors."""
+    """Neighbours of an item in the tree, in the space of leaf vectors, and among what followed it in the log.
+
+    by_embedding needs a model with attention, by_memory one with memory; they are null otherwise.
+    """
 
     model_version: str
     item_id: int | str
     by_tree: list[NearItem] | None
     by_embedding: list[NearItem] | None
+    by_memory: list[NearItem] | None
 
 
 class ColumnValue(BaseModel):

@@ -28,7 +28,7 @@ def model() -> DeepTreeRetriever:
 
 
 def test_a_beam_as_wide_as_the_leaves_loses_nothing(model: DeepTreeRetriever) -> None:
-    artefact = model.retriever.artefact
+    artefact = model.recommender.artefact
     leaves = artefact.tree.num_leaves
     steps: list[int] = []
     found = compare_beams(artefact, model.dataset, model.held_out(), widths=(2, 10_000), advance=steps.append)

@@ -131,7 +131,7 @@ def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagn
     """All validation users were asked, so F@20 at the beam's width is what `evaluate` says."""
     examined = examine(model, LOG, users=100, group=None, seed=0)
     result = diagnostics.beams.results[-1]
-    recommend = by_beam(model.retriever.engine, beam_width=result.width)
+    recommend = by_beam(model.recommender.engine, beam_width=result.width)
     metrics = evaluate(recommend, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
     assert result.f.mean == pytest.approx(metrics["f@20"])
 

@@ -25,7 +25,7 @@ def movielens() -> Path:
 def test_a_thousand_real_histories(tmp_path: Path) -> None:
     config = Config.preset("small", training={"epochs": 0.1, "validations": 1}, retrieval={"beam_width": 50})
     model = DeepTreeRetriever(config).fit(str(movielens() / "interactions.parquet"))
-    artefact, sequences = model.retriever.artefact, model.dataset.sequences
+    artefact, sequences = model.recommender.artefact, model.dataset.sequences
     generator = np.random.default_rng(0)
     users = generator.integers(len(sequences), size=NUM_HISTORIES)
     starts = sequences.offsets[users]

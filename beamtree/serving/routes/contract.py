@@ -5,10 +5,10 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
+from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.raw_ids import RawIds
 from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
 from beamtree.serving.settings import Limits

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from beamtree.data.vocabulary import Id
-from beamtree.serving.answers import SHOWN_IDS, check_id_types
+from beamtree.serving.answers import MAX_SHOWN_IDS, check_id_types
 from beamtree.serving.events import EventStore, StoredEvent
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.refusal import Refusal, shortened, unusable
@@ -56,7 +56,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
 def _check(service: Service, asked: EventsBody) -> list[Id]:
     """The items that the model does not know; Refusal for ids of the wrong type, or for unknown ones if so asked."""
     model = service.deployment.current
-    check_id_types(model, [event.item_id for event in asked.events], field="item_id")
+    check_id_types(model.ids, [event.item_id for event in asked.events], field="item_id")
     _check_users(service, asked.events)
     unknown = _unknown_items(model, asked.events)
     if unknown and asked.unknown == "refuse":
@@ -64,7 +64,7 @@ def _check(service: Service, asked: EventsBody) -> list[Id]:
             422,
             "unknown_ids",
             f"{len(unknown)} items are unknown to the model, the first is {shortened(unknown[0])}. No event was taken.",
-            details=unknown[:SHOWN_IDS],
+            details=unknown[:MAX_SHOWN_IDS],
         )
     return unknown
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from fastapi import APIRouter, Query, Response
 
+from beamtree.errors import InputError
+from beamtree.retrieval.similar import Similarity
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.contract import ITEM_ERRORS, QUERY_ERRORS
@@ -59,12 +61,15 @@ def item_routes(service: Service) -> APIRouter:
         "/v1/items/{item_id:path}/similar",
         response_model=SimilarAnswer,
         responses=ITEM_ERRORS,
-        summary="Items near an item, in the tree and by their vectors",
+        summary="Items near an item: in the tree, by their vectors, by what followed what",
     )
     async def similar_items(
         item_id: str,
         k: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 10,
-        by: Annotated[Literal["tree", "embedding", "both"], Query()] = "both",
+        by: Annotated[
+            Literal["tree", "embedding", "memory", "both"],
+            Query(description="both: by everything that the model has"),
+        ] = "both",
         column: Columns = None,
     ) -> Response:
         model = service.deployment.current
@@ -72,23 +77,29 @@ def item_routes(service: Service) -> APIRouter:
         item = find_item(model, item_id)
 
         def look_around() -> dict[str, Any]:
-            by_tree = by_embedding = None
-            if by != "embedding":
-                items, levels = model.catalogue.near_in_tree(item, count=k)
+            near: dict[str, list[dict[str, Any]] | None] = {"by_tree": None, "by_embedding": None, "by_memory": None}
+            if by in ("tree", "both"):
+                items, levels = model.similar.in_tree(item, count=k)
                 rows = model.catalogue.rows(items, columns)
-                by_tree = [row | {"common_level": level} for row, level in zip(rows, levels, strict=True)]
-            if by != "tree":
-                items, cosines = model.catalogue.near_by_vector(item, count=k)
-                rows = model.catalogue.rows(items, columns)
-                by_embedding = [
-                    row | {"similarity": cosine} for row, cosine in zip(rows, cosines.tolist(), strict=True)
-                ]
+                near["by_tree"] = [row | {"common_level": level} for row, level in zip(rows, levels, strict=True)]
+            for kind in model.similar.kinds if by == "both" else ():
+                near[f"by_{kind}"] = neighbours(kind)
+            if by in ("embedding", "memory"):
+                near[f"by_{by}"] = neighbours(by)
             return {
                 "model_version": model.version,
                 "item_id": model.ids.decode(np.array([item]))[0],
-                "by_tree": by_tree,
-                "by_embedding": by_embedding,
+                **near,
             }
+
+        def neighbours(kind: Similarity) -> list[dict[str, Any]]:
+            try:
+                items, nearness = model.similar.near(item, count=k, by=kind)
+            except InputError as error:
+                raise Refusal(422, "no_such_part", str(error)) from None
+            rows = model.catalogue.rows(items, columns)
+            name = "similarity" if kind == "embedding" else "strength"
+            return [row | {name: value} for row, value in zip(rows, nearness.tolist(), strict=True)]
 
         return json_response(await service.look_up(look_around))
 

@@ -7,6 +7,7 @@ import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 
 from beamtree.data.columns import CATEGORY
+from beamtree.retrieval.request import DEFAULT_K
 from beamtree.serving.catalogue import count_values
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.refusal import Refusal
@@ -63,7 +64,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         "loaded_at": datetime.fromtimestamp(model.loaded_at, UTC).isoformat(timespec="seconds"),
         "id_type": "integer" if model.ids.holds_integers else "text",
         "items": tree.num_items,
-        "history_length": artefact.config.model.history_length,
+        "history_length": model.history_length,
         "tree": {
             "branching": tree.branching,
             "height": tree.height,
@@ -72,7 +73,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
             "level_sizes": tree.level_sizes.tolist(),
         },
         "defaults": {
-            "k": 20,
+            "k": DEFAULT_K,
             "beam": artefact.config.retrieval.beam_width,
             "exclude_seen": artefact.config.retrieval.exclude_seen,
         },

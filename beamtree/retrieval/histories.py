@@ -1,0 +1,42 @@
+"""Where the histories of users come from when a request names a user."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.raw_ids import RawIds
+from beamtree.data.vocabulary import Id, Vocabulary
+
+
+class HistoryStore(Protocol):
+    """Histories by user."""
+
+    def of(self, user: Id) -> Sequence[Id] | pl.Series | None:
+        """Raw item ids of one user, oldest first; None for a user that is not known."""
+        ...
+
+
+class LogHistories:
+    """The histories of a log: interactions sorted by time, those of the same time in the order of the file."""
+
+    def __init__(self, log: InteractionLog) -> None:
+        frame = log.frame.sort(USER_ID, TIMESTAMP, maintain_order=True)
+        counts = frame.group_by(USER_ID, maintain_order=True).len()
+        self.user_ids: pl.Series = counts[USER_ID]
+        self.users = RawIds(Vocabulary(self.user_ids))
+        self._offsets = np.concatenate([[0], np.cumsum(counts["len"].to_numpy())]).tolist()
+        self._items: pl.Series = frame[ITEM_ID]
+
+    def of(self, user: Id) -> pl.Series | None:
+        """Raw item ids of one user, oldest first; None for a user whom the log does not have."""
+        if self.users.first_of_wrong_type([user]) is not None:
+            return None
+        dense = int(self.users.encode([user])[0])
+        if dense < 0:
+            return None
+        start, end = self._offsets[dense], self._offsets[dense + 1]
+        return self._items.slice(start, end - start)

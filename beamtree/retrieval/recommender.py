@@ -1,0 +1,252 @@
+"""From requests in raw ids to recommendations in raw ids: the one way that Python, command line and server take.
+
+Here and nowhere else: looking up ids, unknown ids, stored histories, exclusion, which requests are searched together,
+popular items for histories without any known item.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from beamtree.artefact import Artefact, load_artefact
+from beamtree.data.raw_ids import Ids, RawIds, id_list
+from beamtree.data.requests import Histories, Requests
+from beamtree.data.vocabulary import Id
+from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
+from beamtree.retrieval.allowed import Allowed, AllowedItems, known_items
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
+from beamtree.retrieval.histories import HistoryStore
+from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
+from beamtree.retrieval.scorers import build_scorer
+from beamtree.types import Int32Array
+
+if TYPE_CHECKING:
+    from beamtree.model.part import MakePart
+
+NO_ITEMS = np.empty(0, dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedRequest:
+    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get."""
+
+    request: RecommendRequest
+    history: Int32Array
+    excluded: Int32Array
+    allowed: Allowed
+    unknown_ids: list[Id]
+    user_known: bool | None
+
+    @property
+    def is_cold_start(self) -> bool:
+        """Whether the history holds nothing that the model knows."""
+        return not len(self.history)
+
+
+class Recommender:
+    """A loaded model that answers requests.
+
+    parts: what makes those parts of its score that beamtree does not know. turn: held while the engine searches, where
+    searches must take turns.
+    """
+
+    def __init__(
+        self,
+        artefact: Artefact,
+        *,
+        parts: "Mapping[str, MakePart] | None" = None,
+        turn: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self.artefact = artefact
+        self._parts = parts
+        self.engine = Engine(
+            build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=parts), artefact.tree
+        )
+        self.ids = RawIds(artefact.items)
+        self._turn = nullcontext() if turn is None else turn
+        self._allowed_items = AllowedItems(artefact.item_table, ids=self.ids)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> "Recommender":
+        """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
+        return cls(load_artefact(Path(directory)))
+
+    @cached_property
+    def most_popular(self) -> Int32Array:
+        """Items (items,) by falling popularity, equal ones by rising dense id."""
+        return np.argsort(-self.artefact.popularity, kind="stable").astype(np.int32)
+
+    def recommend(
+        self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
+    ) -> list[Recommendations]:
+        """Answers in the order of the requests. histories: whose history is whose, for requests by user.
+
+        IdTypeError for ids of the other kind, UnknownIdsError and ColdStartError where the options make them errors.
+        """
+        return self.answer(self.encode(requests, histories=histories))
+
+    def encode(
+        self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
+    ) -> list[EncodedRequest]:
+        """Look up all ids and conditions of requests, and refuse what their options refuse."""
+        allowed: dict[int, Allowed] = {}
+        encoded = []
+        for request in requests:
+            options = request.options
+            if id(options) not in allowed:
+                allowed[id(options)] = self._allowed_items.resolve(options)
+            encoded.append(self._encode(request, allowed=allowed[id(options)], histories=histories))
+        _refuse_cold_starts(encoded)
+        return encoded
+
+    def answer(self, encoded: Sequence[EncodedRequest]) -> list[Recommendations]:
+        """Answers in the order of the requests; those that agree in k, beam and allowed items are searched at once."""
+        answers: list[Recommendations | None] = [None] * len(encoded)
+        together: dict[Hashable, list[int]] = defaultdict(list)
+        for index, one in enumerate(encoded):
+            if one.is_cold_start:
+                answers[index] = self._popular(one)
+            else:
+                options = one.request.options
+                together[options.k, options.beam, one.allowed.key].append(index)
+        for group in together.values():
+            for index, answer in zip(group, self._searched([encoded[index] for index in group]), strict=True):
+                answers[index] = answer
+        return [answer for answer in answers if answer is not None]
+
+    def explain(self, history: Ids, items: Ids) -> list[Explanation]:
+        """Where the scores of items come from for one history, whether they would be recommended or not.
+
+        UnknownIdsError for items that the model has never seen; ids of the history that it does not know are skipped.
+        """
+        unknown: list[Id] = []
+        dense = known_items(self.ids, items, what="items", unknown=unknown)
+        if unknown:
+            raise UnknownIdsError(f"The model does not know the item {unknown[0]!r}: there is no score.", unknown)
+        known = known_items(self.ids, history, what="history", unknown=[])
+        return list(self.explainer.prepare(Requests(Histories.of_lists([known]))).of(0, dense))
+
+    def trace(self, encoded: EncodedRequest, answer: Recommendations) -> SearchTrace:
+        """How the beam went for a request, and the paths of the items that it got."""
+        options = encoded.request.options
+        items = self.ids.encode(answer.items)
+        return trace_search(
+            self.engine, _batch([encoded]), items=items, k=self._k(options), beam_width=self._beam(options)
+        )
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        """Tells the parts of the score apart."""
+        return Explainer(self.artefact, ids=self.ids, parts=self._parts)
+
+    def _encode(self, request: RecommendRequest, *, allowed: Allowed, histories: HistoryStore | None) -> EncodedRequest:
+        options = request.options
+        unknown: list[Id] = []
+        user_known: bool | None = None
+        if request.history is not None:
+            history = known_items(self.ids, request.history, what="history", unknown=unknown)
+        else:
+            stored = _stored_history(request, histories)
+            user_known = stored is not None
+            history = NO_ITEMS if stored is None else self.ids.encode_respelled(id_list(stored, what="history"))
+        excluded = NO_ITEMS
+        if request.exclude is not None:
+            excluded = known_items(self.ids, request.exclude, what="exclude", unknown=unknown)
+        unknown += allowed.unknown
+        if unknown and options.unknown == "refuse":
+            raise UnknownIdsError(
+                f"{len(unknown)} ids are unknown to the model, the first is {unknown[0]!r}. Leave them out, or "
+                "give unknown='report' or 'ignore'.",
+                unknown,
+            )
+        if self.artefact.config.retrieval.exclude_seen if options.exclude_seen is None else options.exclude_seen:
+            excluded = np.concatenate([excluded, history]) if len(excluded) else history
+        return EncodedRequest(request, history, excluded, allowed, unknown, user_known)
+
+    def _searched(self, group: Sequence[EncodedRequest]) -> list[Recommendations]:
+        """Answers for requests that agree in k, beam and allowed items."""
+        options = group[0].request.options
+        requests = _batch(group)
+        with self._turn:
+            found = self.engine.search(requests, k=self._k(options), beam_width=self._beam(options))
+        counts = (found.items >= 0).sum(axis=1).tolist()
+        explains = any(one.request.options.explain for one in group)
+        explained = self.explainer.prepare(requests) if explains else None
+        answers = []
+        for row, (one, count) in enumerate(zip(group, counts, strict=True)):
+            items, scores = found.items[row, :count], found.scores[row, :count]
+            answers.append(
+                Recommendations(
+                    self.ids.decode(items),
+                    scores.tolist(),
+                    source="beam",
+                    history_used=len(one.history),
+                    unknown_ids=one.unknown_ids,
+                    user_known=one.user_known,
+                    explanations=explained.of(row, items) if explained and one.request.options.explain else None,
+                )
+            )
+        return answers
+
+    def _popular(self, one: EncodedRequest) -> Recommendations:
+        """The most popular items that a request may get."""
+        k, popular = one.request.options.k, self.most_popular
+        if one.allowed.mask is not None:
+            popular = popular[one.allowed.mask[popular]]
+        if len(one.excluded):
+            popular = popular[: k + len(one.excluded)]
+            popular = popular[~np.isin(popular, one.excluded)]
+        items = self.ids.decode(popular[:k])
+        return Recommendations(
+            items,
+            [None] * len(items),
+            source="popularity",
+            history_used=0,
+            unknown_ids=one.unknown_ids,
+            user_known=one.user_known,
+        )
+
+    def _k(self, options: RecommendOptions) -> int:
+        return min(options.k, self.artefact.tree.num_items)
+
+    def _beam(self, options: RecommendOptions) -> int:
+        return max(options.beam or self.artefact.config.retrieval.beam_width, options.k)
+
+
+def _batch(group: Sequence[EncodedRequest]) -> Requests:
+    """Requests that agree in what is allowed, as the engine takes them."""
+    times = [one.request.time for one in group]
+    return Requests(
+        Histories.of_lists([one.history for one in group]),
+        excluded=Histories.of_lists([one.excluded for one in group]).flattened(),
+        allowed=group[0].allowed.mask,
+        times=None if times.count(None) == len(times) else np.array(times, dtype=np.float64),
+    )
+
+
+def _stored_history(request: RecommendRequest, histories: HistoryStore | None) -> Sequence[Id] | pl.Series | None:
+    user = request.user
+    if histories is None or user is None:
+        raise InputError(f"User {user!r} was given without a history, and no histories are stored. Give the history.")
+    stored = histories.of(user)
+    if stored is None and request.options.unknown == "refuse":
+        raise UnknownUsersError(f"Nothing is known about user {user!r}. Give a history instead.", [user])
+    return stored
+
+
+def _refuse_cold_starts(encoded: Sequence[EncodedRequest]) -> None:
+    """ColdStartError where a request without any known item does not want popular ones."""
+    cold = [one for one in encoded if one.is_cold_start and one.request.options.fallback == "error"]
+    if cold:
+        raise ColdStartError(
+            f"{len(cold)} of {len(encoded)} histories hold no item that the model knows. "
+            "Give known items, or ask for popular items instead (fallback='popularity')."
+        )

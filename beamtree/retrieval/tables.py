@@ -1,0 +1,140 @@
+"""Recommendations for many at once, as tables: for bare histories, or for the users of a log."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from beamtree.data.columns import ITEM_ID
+from beamtree.data.raw_ids import Ids, id_list, plain_list
+from beamtree.data.vocabulary import Id
+from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
+from beamtree.retrieval.allowed import known_items
+from beamtree.retrieval.histories import LogHistories
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import Recommendations, RecommendOptions, RecommendRequest
+from beamtree.retrieval.similar import SimilarItems, Similarity
+
+REQUEST = "request"
+REQUESTS_AT_A_TIME = 1024
+
+log = logging.getLogger(__name__)
+
+
+def recommend_histories(recommender: Recommender, histories: Any, *, options: RecommendOptions) -> pl.DataFrame:
+    """The best k items for each history of raw ids, oldest first: columns request, item_id, score, rank.
+
+    With explanations also a column for each part of the score, and because_of: ids of the history, strongest first.
+    Unknown ids are skipped. A history with no known item gets the most popular items, with null scores, or raises
+    ColdStartError, as the options say. Fewer than k rows come back only where fewer items are eligible.
+    """
+    requests = [RecommendRequest(history=history, options=options) for history in list_of_histories(histories)]
+    encoded = recommender.encode(requests)
+    tables = [_table(recommender, [], keys=pl.Series(REQUEST, [], dtype=pl.Int64), options=options)]
+    for first in range(0, len(encoded), REQUESTS_AT_A_TIME):
+        answers = recommender.answer(encoded[first : first + REQUESTS_AT_A_TIME])
+        keys = pl.Series(REQUEST, np.arange(first, first + len(answers)))
+        tables.append(_table(recommender, answers, keys=keys, options=options))
+    return pl.concat(tables)
+
+
+def recommend_users(
+    recommender: Recommender, histories: LogHistories, *, users: Ids | None, options: RecommendOptions
+) -> Iterator[pl.DataFrame]:
+    """Tables user_id, item_id, score, rank for users of a log (all of them by default), a thousand at a time.
+
+    UnknownIdsError for users that the log does not have.
+    """
+    wanted = histories.user_ids if users is None else _known_users(users, histories)
+    for first in range(0, max(len(wanted), 1), REQUESTS_AT_A_TIME):
+        keys = wanted[first : first + REQUESTS_AT_A_TIME]
+        requests = [RecommendRequest(user=user, options=options) for user in keys]
+        yield _table(recommender, recommender.recommend(requests, histories=histories), keys=keys, options=options)
+
+
+def similar_items(recommender: Recommender, items: Ids, *, k: int, by: Similarity | None) -> pl.DataFrame:
+    """The k items nearest to each item: columns item_id, similar_id, similarity, rank.
+
+    UnknownIdsError for items that the model has never seen.
+    """
+    unknown: list[Id] = []
+    dense = known_items(recommender.ids, items, what="items", unknown=unknown)
+    if unknown:
+        raise UnknownIdsError(f"The model does not know the item {unknown[0]!r}: nothing is near it.", unknown)
+    similar = SimilarItems(recommender.artefact)
+    near = [similar.near(int(item), count=k, by=by) for item in dense]
+    counts = [len(found) for found, _ in near]
+    return pl.DataFrame(
+        {
+            ITEM_ID: pl.Series(recommender.ids.decode(np.repeat(dense, counts)), dtype=_id_type(recommender)),
+            "similar_id": pl.Series(
+                [raw for found, _ in near for raw in recommender.ids.decode(found)], dtype=_id_type(recommender)
+            ),
+            "similarity": pl.Series([float(value) for _, values in near for value in values], dtype=pl.Float32),
+            "rank": pl.Series([rank for count in counts for rank in range(1, count + 1)], dtype=pl.Int32),
+        }
+    )
+
+
+def list_of_histories(histories: Any) -> list[Any]:
+    """Histories one by one; InputError for a bare text, and for ids that stand where histories are meant."""
+    if isinstance(histories, str | bytes):
+        raise InputError(f"Expected a list of histories, got {histories!r}. Give [[{histories!r}]].")
+    listed = plain_list(histories, what="histories")
+    for history in listed:
+        if isinstance(history, str | bytes | int | np.generic):
+            raise InputError(
+                f"Expected a list of histories, each a list of ids, got the id {history!r} in its place. "
+                f"For one history give [[{history!r}, ...]]."
+            )
+    return listed
+
+
+def _known_users(users: Ids, histories: LogHistories) -> pl.Series:
+    listed = histories.users.check(id_list(users, what="users"), what="users")
+    dense = histories.users.encode(listed)
+    missing = [user for user, index in zip(listed, dense, strict=True) if index < 0]
+    if missing:
+        raise UnknownUsersError(
+            f"{len(missing)} of {len(dense)} users are not in the log, the first is {missing[0]!r}. "
+            "Give users of the log, or their histories with recommend_histories.",
+            missing,
+        )
+    return histories.user_ids.gather(dense)
+
+
+def _table(
+    recommender: Recommender, answers: Sequence[Recommendations], *, keys: pl.Series, options: RecommendOptions
+) -> pl.DataFrame:
+    counts = np.array([len(answer.items) for answer in answers], dtype=np.int64)
+    num_cold = sum(answer.source == "popularity" for answer in answers)
+    if num_cold:
+        log.info("%d of %d histories hold no known item: popular items instead", num_cold, len(answers))
+    columns = {
+        keys.name: keys.gather(np.repeat(np.arange(len(answers)), counts)),
+        ITEM_ID: pl.Series([item for answer in answers for item in answer.items], dtype=_id_type(recommender)),
+        "score": pl.Series([score for answer in answers for score in answer.scores], dtype=pl.Float32),
+        "rank": pl.Series([rank for count in counts for rank in range(1, count + 1)], dtype=pl.Int32),
+    }
+    if options.explain:
+        columns |= _explanations(recommender, answers)
+    return pl.DataFrame(columns)
+
+
+def _explanations(recommender: Recommender, answers: Sequence[Recommendations]) -> dict[str, pl.Series]:
+    """What each part gave, and the ids of the history that memory connects with the item; null for popular items."""
+    listed = [one for answer in answers for one in answer.explanations or [None] * len(answer.items)]
+    shares = {
+        part: pl.Series([None if one is None else one.parts[part] for one in listed], dtype=pl.Float32)
+        for part in recommender.explainer.scorers
+    }
+    because: list[list[Id] | None] = [
+        None if one is None else [evidence.item_id for evidence in one.because_of] for one in listed
+    ]
+    return shares | {"because_of": pl.Series(because, dtype=pl.List(_id_type(recommender)))}
+
+
+def _id_type(recommender: Recommender) -> type[pl.DataType]:
+    return pl.Int64 if recommender.ids.holds_integers else pl.String

@@ -25,9 +25,10 @@ _TO_LIST = ("to_pylist", "to_list", "tolist")
 
 
 class RawIds:
-    """The ids of a vocabulary: integers in a sorted array, texts in a dictionary."""
+    """The ids of a vocabulary: integers in a sorted array, texts in a dictionary. name: how messages call them."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, name: str = "item ids of this model") -> None:
+        self._name = name
         self.holds_integers = vocabulary.holds_integers
         if self.holds_integers:
             self._integers = vocabulary.ids.to_numpy()
@@ -39,7 +40,7 @@ class RawIds:
 
     @property
     def kind(self) -> str:
-        """How messages call the ids."""
+        """What the ids are."""
         return "integers" if self.holds_integers else "texts"
 
     def first_of_wrong_type(self, ids: Sequence[Any]) -> Any:
@@ -114,7 +115,7 @@ class RawIds:
 
     def _wrong(self, raw: Any, *, what: str) -> IdTypeError:
         remedy = "drop missing ids first" if raw is None else f"pass {self.kind}"
-        return IdTypeError(f"{what}: the ids are {self.kind}, got {_shortened(raw)}: {remedy}.", raw)
+        return IdTypeError(f"{what}: the {self._name} are {self.kind}, got {_shortened(raw)}: {remedy}.", raw)
 
 
 def id_list(ids: Any, *, what: str) -> IdList:

@@ -53,7 +53,8 @@ class AllowedItems:
             condition = _Expression(allow.where) if isinstance(allow.where, pl.Expr) else allow.where
             mask, key = self._matching(condition), (condition.key,)
         if allow.ids is not None:
-            listed = known_items(self._ids, allow.ids, what="allow", unknown=unknown)
+            what = "allow.ids" if isinstance(options.allow, Allow) else "allow"
+            listed = known_items(self._ids, allow.ids, what=what, unknown=unknown)
             by_ids = np.zeros(len(self._item_table), dtype=np.bool_)
             by_ids[listed] = True
             mask = by_ids if mask is None else by_ids & mask

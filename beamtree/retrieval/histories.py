@@ -27,8 +27,8 @@ class LogHistories:
         frame = log.frame.sort(USER_ID, TIMESTAMP, maintain_order=True)
         counts = frame.group_by(USER_ID, maintain_order=True).len()
         self.user_ids: pl.Series = counts[USER_ID]
-        self.users = RawIds(Vocabulary(self.user_ids))
-        self._offsets = np.concatenate([[0], np.cumsum(counts["len"].to_numpy())]).tolist()
+        self.users = RawIds(Vocabulary(self.user_ids), name="users of the log")
+        self._offsets = np.concatenate([[0], np.cumsum(counts["len"].to_numpy())]).astype(np.int64)
         self._items: pl.Series = frame[ITEM_ID]
 
     def of(self, user: Id) -> pl.Series | None:
@@ -38,5 +38,5 @@ class LogHistories:
         dense = int(self.users.encode([user])[0])
         if dense < 0:
             return None
-        start, end = self._offsets[dense], self._offsets[dense + 1]
+        start, end = int(self._offsets[dense]), int(self._offsets[dense + 1])
         return self._items.slice(start, end - start)

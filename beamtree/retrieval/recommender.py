@@ -97,7 +97,7 @@ class Recommender:
         self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
     ) -> list[EncodedRequest]:
         """Look up all ids and conditions of requests, and refuse what their options refuse."""
-        allowed: dict[int, Allowed] = {}
+        allowed: dict[int, Allowed] = {}  # by options, which live as long as what is encoded
         encoded = []
         for request in requests:
             options = request.options

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from beamtree.data.raw_ids import RawIds
-from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, IdTypeError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.recommender import EncodedRequest
 from beamtree.retrieval.request import Allow, Explanation, Recommendations, RecommendOptions, RecommendRequest
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal, shortened
+from beamtree.serving.refusal import Refusal, wrong_id_type
 from beamtree.serving.schemas import Recommend
 
 Answers = list[dict[str, Any]]
@@ -43,35 +41,22 @@ def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: His
     """Look up every id and column of the requests of a call; Refusal for what is wrong, or unknown if so asked."""
     for one in asked:
         model.catalogue.check_columns(one.columns)
-        if one.user_id is not None:
-            _check_user(one.user_id, histories)
+    users = [one.user_id for one in asked if one.user_id is not None]
+    if users and histories is None:
+        raise Refusal(
+            422, "no_history_store", "This server keeps no histories: send history, or start it with --histories."
+        )
     try:
+        if histories is not None:
+            histories.check_users(users)
         return model.recommender.encode(map(_request, asked), histories=histories)
     except IdTypeError as error:
-        raise Refusal(422, "wrong_id_type", str(error), details=[error.id]) from None
+        raise wrong_id_type(error) from None
     except ColdStartError as error:
         raise Refusal(422, "no_known_items", str(error)) from None
     except UnknownIdsError as error:
         code = "unknown_user" if isinstance(error, UnknownUsersError) else "unknown_ids"
         raise Refusal(422, code, str(error), details=error.ids[:MAX_SHOWN_IDS]) from None
-
-
-def check_id_types(ids: RawIds, given: Sequence[Id], *, field: str) -> None:
-    """422 for an id that is spelt otherwise than the model's."""
-    try:
-        ids.check(given, what=field)
-    except IdTypeError as error:
-        raise Refusal(422, "wrong_id_type", str(error), details=[error.id]) from None
-
-
-def _check_user(user: Id, histories: Histories | None) -> None:
-    if histories is None:
-        raise Refusal(
-            422, "no_history_store", "This server keeps no histories: send history, or start it with --histories."
-        )
-    kind = histories.user_id_kind(user)
-    if kind is not None:
-        raise Refusal(422, "wrong_id_type", f"user_id: the users of the log are {kind}, got {shortened(user)}.")
 
 
 def _request(asked: Recommend) -> RecommendRequest:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import RawIds
@@ -24,11 +24,10 @@ class Histories:
         """The users of the log; None without a log, where users may be spelt either way."""
         return None if self._logged is None else self._logged.users
 
-    def user_id_kind(self, user: Id) -> str | None:
-        """How the log spells its users, where this id is spelt otherwise."""
-        if self.users is None or self.users.first_of_wrong_type([user]) is None:
-            return None
-        return self.users.kind
+    def check_users(self, users: Sequence[Id]) -> None:
+        """IdTypeError for a user that is spelt otherwise than those of the log."""
+        if self.users is not None:
+            self.users.check(users, what="user_id")
 
     def of(self, user: Id) -> list[Id] | None:
         """The history of one user; None for a user that neither log nor events know."""

@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from beamtree.errors import IdTypeError
+
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
 ID_PROBLEM = "an id is an integer of 64 bits or a text of at most 512 characters"
@@ -49,6 +51,11 @@ def timed_out(seconds: float) -> Refusal:
         f"No answer within {seconds:g} s. Try again, or ask for less (a smaller beam, k or batch).",
         headers={"Retry-After": "1"},
     )
+
+
+def wrong_id_type(error: IdTypeError) -> Refusal:
+    """422: an id is spelt otherwise than those of the model or of the log."""
+    return Refusal(422, "wrong_id_type", str(error), details=[error.id])
 
 
 def unusable(error: ValidationError) -> Refusal:

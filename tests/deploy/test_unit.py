@@ -56,8 +56,8 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 SEARCH = """
 import sys, httptools, uvloop, beamtree.serving.run
-from beamtree.retrieval.retriever import Retriever
-print(len(Retriever.load(sys.argv[1]).recommend_histories([["apple"]], k=3)))
+import beamtree
+print(len(beamtree.load(sys.argv[1]).recommend_histories([["apple"]], k=3)))
 """
 
 

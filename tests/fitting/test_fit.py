@@ -17,7 +17,9 @@ from beamtree.evaluation.protocol import by_beam, evaluate
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.retriever import Retriever
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import RecommendOptions
+from beamtree.retrieval.tables import recommend_histories
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.events import TREE_MODEL, Event, MemoryWeighed, Resumed, StepDone, Validated
@@ -69,7 +71,8 @@ def fitted(dataset: Dataset) -> Artefact:
 def share_in_group(artefact: Artefact) -> float:
     """How many of the best five for histories of one group belong to it."""
     histories = [[f"{group}{item}" for item in items] for group in "ab" for items in ([0, 1, 2], [17, 3], [5, 24])]
-    table = Retriever(artefact).recommend_histories(histories, k=5, exclude_seen=False)
+    options = RecommendOptions(k=5, exclude_seen=False)
+    table = recommend_histories(Recommender(artefact), histories, options=options)
     groups = np.repeat(["a", "b"], 15)
     return float((table["item_id"].str.slice(0, 1).to_numpy() == groups).mean())
 
@@ -112,9 +115,11 @@ def test_the_artefact_says_how_it_came_to_be(dataset: Dataset, fitted: Artefact)
 
 def test_what_was_fitted_is_the_same_after_a_round_trip(fitted: Artefact, tmp_path: Path) -> None:
     save_artefact(tmp_path, fitted)
-    question: dict[str, Any] = {"histories": [["a1", "a2"], ["b3"]], "k": 5}
-    before, after = Retriever(fitted), Retriever(load_artefact(tmp_path))
-    assert before.recommend_histories(**question).equals(after.recommend_histories(**question))
+    before, after = (
+        recommend_histories(Recommender(artefact), [["a1", "a2"], ["b3"]], options=RecommendOptions(k=5))
+        for artefact in (fitted, load_artefact(tmp_path))
+    )
+    assert before.equals(after)
 
 
 @pytest.mark.parametrize("order", ["auto", "random", "category", "clustering"])

@@ -254,7 +254,7 @@ def test_filters_that_do_not_fit_are_refused() -> None:
         asking(some_histories(2), excluded=[[1]])
 
 
-@pytest.mark.parametrize("module", ["beamtree.retrieval.engine", "beamtree.retrieval.retriever"])
+@pytest.mark.parametrize("module", ["beamtree.retrieval.engine", "beamtree.retrieval.recommender"])
 def test_retrieval_loads_no_torch(module: str) -> None:
     program = f"import sys, {module}; print([name for name in ('torch', 'sklearn', 'scipy') if name in sys.modules])"
     root = Path(__file__).parents[2]

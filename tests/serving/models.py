@@ -8,7 +8,10 @@ import numpy.typing as npt
 import polars as pl
 
 from beamtree.artefact import Artefact, save_artefact
-from beamtree.config import Config, ModelSettings
+from beamtree.config import Config, MemorySettings, ModelSettings
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import Spans
+from beamtree.model.memory import Memory
 from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
@@ -42,16 +45,39 @@ def random_weights(
         shapes[f"mlp.{layer}.bias"] = (widths[layer + 1],)
     for layer in range(3):
         shapes[f"norm.{layer}.weight"] = shapes[f"norm.{layer}.bias"] = (widths[layer + 1],)
-    return {name: generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    return {f"attention/{name}": generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def random_memory(num_items: int, *, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+    """Memory counted in random sequences, as the arrays of its part."""
+    items = generator.integers(0, num_items, size=40 * num_items).astype(np.int32)
+    offsets = np.arange(0, len(items) + 1, 40)
+    users = np.arange(num_items, dtype=np.int32)
+    memory = Memory.count(
+        Sequences(items, offsets),
+        Spans(users, offsets[:-1], offsets[1:]),
+        num_items=num_items,
+        settings=MemorySettings(window=3),
+    )
+    return {f"memory/{name}": array for name, array in memory.arrays().items()}
 
 
 def random_artefact(
-    num_items: int, *, seed: int = 0, text_ids: bool = False, settings: dict[str, dict[str, Any]] | None = None
+    num_items: int,
+    *,
+    seed: int = 0,
+    text_ids: bool = False,
+    settings: dict[str, dict[str, Any]] | None = None,
+    parts: tuple[str, ...] = ("attention",),
 ) -> Artefact:
     """A model over items 100, 101, ... (or 'i/100', ...), in three categories, with years, tags and titles."""
     generator = np.random.default_rng(seed)
     config = Config.resolve(settings or TINY)
     tree = plant(random_order(num_items, generator=generator), branching=2)
+    weights: dict[str, npt.NDArray[Any]] = {**random_weights(config.model, tree, generator=generator)}
+    popularity = generator.permutation(num_items).astype(np.int64)
+    if "memory" in parts:
+        weights |= random_memory(num_items, generator=generator)
     numbers = np.arange(num_items)
     item_table = pl.DataFrame(
         {
@@ -65,9 +91,9 @@ def random_artefact(
     )
     return Artefact(
         config=config,
-        weights=random_weights(config.model, tree, generator=generator),
+        weights={name: array for name, array in weights.items() if name.partition("/")[0] in parts},
         tree=tree,
-        popularity=generator.permutation(num_items).astype(np.int64),
+        popularity=popularity,
         item_table=item_table,
         data_fingerprint="",
         metrics={"test": {"recall@20": 0.5}},

@@ -8,13 +8,15 @@ import polars as pl
 import pytest
 
 from beamtree.artefact import Artefact
+from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id, Vocabulary
+from beamtree.retrieval.allowed import AllowedItems
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import Allow, RecommendOptions, RecommendRequest
 from beamtree.serving.answers import answer_calls
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.conditions import ItemConditions
-from beamtree.serving.explain import explain_search
 from beamtree.serving.loaded_model import assemble
-from beamtree.serving.raw_ids import RawIds
 from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import Condition, Recommend
 from beamtree.tree.item_tree import ItemTree
@@ -48,20 +50,20 @@ def sparse_model() -> Artefact:
 
 
 def test_neighbours_in_a_tree_with_vacant_leaves() -> None:
-    catalogue = assemble(sparse_model()).catalogue
-    items, levels = catalogue.near_in_tree(2, count=5)
+    similar = assemble(sparse_model()).similar
+    items, levels = similar.in_tree(2, count=5)
     assert (items.tolist(), levels) == ([0, 5, 1, 3, 4], [1, 1, 0, 0, 0])
-    items, levels = catalogue.near_in_tree(3, count=2)
+    items, levels = similar.in_tree(3, count=2)
     assert (items.tolist(), levels) == ([1, 4], [2, 1])
-    items, cosines = catalogue.near_by_vector(3, count=100)
+    items, cosines = similar.by_embedding(3, count=100)
     assert sorted(items.tolist()) == [0, 1, 2, 4, 5]
     assert np.isfinite(cosines).all()
 
 
 def test_a_catalogue_of_one_item_has_no_neighbours() -> None:
-    catalogue = assemble(random_artefact(1)).catalogue
-    assert catalogue.near_in_tree(0, count=5)[1] == []
-    assert len(catalogue.near_by_vector(0, count=5)[0]) == 0
+    similar = assemble(random_artefact(1)).similar
+    assert similar.in_tree(0, count=5)[1] == []
+    assert len(similar.by_embedding(0, count=5)[0]) == 0
 
 
 def test_items_without_titles_can_be_found_by_id() -> None:
@@ -70,9 +72,8 @@ def test_items_without_titles_can_be_found_by_id() -> None:
     catalogue = Catalogue(
         table,
         ids=RawIds(artefact.items),
-        tree=artefact.tree,
         popularity=np.array([1, 5, 3, 4]),
-        leaf_vectors=np.ones((4, 2), dtype=np.float32),
+        most_popular=np.array([1, 3, 2, 0], dtype=np.int32),
     )
     assert catalogue.find("", limit=3)[0].tolist() == [1, 3, 2]
     assert catalogue.find("102", limit=3)[0].tolist() == [2]
@@ -81,7 +82,7 @@ def test_items_without_titles_can_be_found_by_id() -> None:
 
 
 def matching(table: pl.DataFrame, **condition: Any) -> list[int]:
-    return np.flatnonzero(ItemConditions(table).mask([Condition(**condition)])).tolist()
+    return np.flatnonzero(ItemConditions([Condition(**condition)]).mask(table)).tolist()
 
 
 def test_conditions_on_dates_categories_and_flags() -> None:
@@ -122,25 +123,31 @@ def test_conditions_on_dates_categories_and_flags() -> None:
 
 
 def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beamtree.serving.conditions.MOST_BYTES", 0)
-    conditions = ItemConditions(random_artefact(10).item_table)
+    monkeypatch.setattr("beamtree.retrieval.allowed.MAX_BYTES", 0)
+    artefact = random_artefact(10)
+    allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items))
+
+    def mask(*conditions: Condition) -> Any:
+        return allowed.resolve(RecommendOptions(allow=Allow(where=ItemConditions(conditions)))).mask
+
     years = [Condition(column="year", at_least=year) for year in range(1950, 1955)]
-    first = conditions.mask([years[0]])
-    assert conditions.mask([years[0]]) is first
+    first = mask(years[0])
+    assert mask(years[0]) is first
     assert not first.flags.writeable
-    both = conditions.mask([years[1], years[2]])
-    assert conditions.mask([years[2], years[1]]) is both
-    conditions.mask([years[0]])
+    both = mask(years[1], years[2])
+    assert mask(years[2], years[1]) is both
+    mask(years[0])
     for year in years[1:4]:
-        conditions.mask([year])
-    assert conditions.mask([years[0]]) is first
-    assert conditions.mask([years[1], years[2]]) is not both
+        mask(year)
+    assert mask(years[0]) is first
+    assert mask(years[1], years[2]) is not both
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_explanations_agree_with_the_search(seed: int) -> None:
+@pytest.mark.parametrize("parts", [("attention",), ("memory",), ("attention", "memory")])
+@pytest.mark.parametrize("seed", range(3))
+def test_explanations_agree_with_the_search(seed: int, parts: tuple[str, ...]) -> None:
     generator = np.random.default_rng(seed)
-    model = assemble(random_artefact(200, seed=seed))
+    model = assemble(random_artefact(200, seed=seed, parts=parts))
     for _ in range(10):
         history = [int(item) for item in generator.choice(220, size=generator.integers(1, 30)) + 100]
         request = Recommend(
@@ -155,32 +162,35 @@ def test_explanations_agree_with_the_search(seed: int) -> None:
         assert isinstance(outcomes[0], list)
         found, explained = outcomes[0]
         assert [item["item_id"] for item in explained["items"]] == [item["item_id"] for item in found["items"]]
-        assert [item["score"] for item in explained["items"]] == pytest.approx(
-            [item["score"] for item in found["items"]], rel=1e-4, abs=1e-5
-        )
+        scores = [item["score"] for item in found["items"]]
+        assert [item["score"] for item in explained["items"]] == scores
+        assert [item["path"][-1].score for item in explained["items"]] == pytest.approx(scores, rel=1e-4, abs=1e-5)
+        assert [item["path"][-1].rank for item in explained["items"]] == [*range(1, len(scores) + 1)]
+        assert all(item["parts"].keys() == set(parts) for item in explained["items"])
+        given = [sum(item["parts"].values()) for item in explained["items"]]
+        assert given == pytest.approx(scores, rel=1e-4, abs=1e-5)
+
+
+def traced(recommender: Recommender, options: RecommendOptions) -> Any:
+    [encoded] = recommender.encode([RecommendRequest(history=[100, 101], options=options)])
+    [answer] = recommender.answer([encoded])
+    return answer, recommender.trace(encoded, answer)
 
 
 def test_a_vacant_leaf_is_never_explained() -> None:
-    model = assemble(sparse_model())
-    history = np.array([-1, -1, -1, -1, -1, 0, 1], dtype=np.int32)
-    explained = explain_search(
-        model, history, k=10, beam_width=2, allowed_items=None, excluded_items=np.empty(0, dtype=np.int32)
-    )
-    assert sorted(explained.items.tolist()) == [0, 1, 2, 3, 4, 5]
-    assert all(len(path) == 3 for path in explained.paths)
+    answer, trace = traced(Recommender(sparse_model()), RecommendOptions(k=10, beam=2, exclude_seen=False))
+    assert sorted(answer.items) == [100, 101, 102, 103, 104, 105]
+    assert all(len(path) == 3 for path in trace.paths)
 
 
 def test_only_the_best_of_many_dropped_nodes_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = assemble(random_artefact(200))
-    history = np.array([-1, -1, -1, -1, -1, 0, 1], dtype=np.int32)
+    recommender = Recommender(random_artefact(200))
 
     def dropped() -> list[list[int]]:
-        explained = explain_search(
-            model, history, k=2, beam_width=6, allowed_items=None, excluded_items=np.empty(0, dtype=np.int32)
-        )
-        return [level["dropped"] for level in explained.trace["levels"]]
+        _, trace = traced(recommender, RecommendOptions(k=2, beam=6))
+        return [level.dropped for level in trace.beam.levels]
 
     everything = dropped()
     assert max(map(len, everything)) > 3
-    monkeypatch.setattr("beamtree.serving.explain.SHOWN_DROPPED", 3)
+    monkeypatch.setattr("beamtree.retrieval.explain.MAX_DROPPED", 3)
     assert dropped() == [nodes[:3] for nodes in everything]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from beamtree.artefact import Artefact, load_artefact, save_artefact
-from beamtree.retrieval.engine import Engine
+from beamtree.data.vocabulary import Id
+from beamtree.retrieval.recommender import Recommender
+from beamtree.retrieval.request import RecommendOptions, RecommendRequest
 from tests.serving.conftest import StartServer
 from tests.serving.models import random_artefact, save_model
 from tests.serving.server import Server, ask, wait_until
@@ -28,18 +30,16 @@ def changeable(start: StartServer, model: Path) -> Server:
     return start(model, "--watch-seconds", "0", token="sesame")
 
 
-def best_for(artefact: Artefact, history: list[int]) -> list[int]:
-    engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
-    dense = np.full((1, engine.history_length), -1, dtype=np.int32)
-    dense[0, -len(history) :] = np.array(history) - 100
-    return [int(item) + 100 for item in engine.search(dense, k=5, beam_width=8).items[0]]
+def best_for(artefact: Artefact, history: list[int]) -> list[Id]:
+    request = RecommendRequest(history=history, options=RecommendOptions(k=5, beam=8, exclude_seen=False))
+    return Recommender(artefact).recommend([request])[0].items
 
 
 def test_requests_go_on_while_models_change(start: StartServer, model: Path) -> None:
     history = [110, 120]
     server = start(model, "--watch-seconds", "0.05")
     body = json.dumps({"history": history, "k": 5, "exclude_seen": False}).encode()
-    expected: dict[str, list[int]] = {}
+    expected: dict[str, list[Id]] = {}
     answered: list[tuple[int, str, list[int]]] = []
     stop = threading.Event()
 

@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from beamtree.retrieval.scorer import NumpyScorer
 
 from beamtree.artefact import Artefact
+from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
+from tests.retrieval.numpy_scorer import NumpyScorer
 from tests.serving.server import Server
 
 HISTORY = [100, 131, 117, 159]
@@ -24,19 +26,13 @@ def expected_items(
     excluded: list[int] | None = None,
 ) -> list[int]:
     """What the engine itself returns, in raw ids; item 100 is dense item 0."""
-    engine = Engine(artefact.weights, artefact.tree, settings=artefact.config.model)
-    length = engine.history_length
-    dense = np.full((1, length), -1, dtype=np.int32)
-    latest = history[-length:]
-    dense[0, length - len(latest) :] = np.array(latest) - 100
-    without = np.array(history if excluded is None else excluded, dtype=np.int32) - 100
-    found = engine.search(
-        dense,
-        k=k,
-        beam_width=beam,
-        allowed_items=allowed,
-        excluded_items=(without.astype(np.int32), np.array([0, len(without)], dtype=np.int64)),
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model), artefact.tree)
+    dense, without = (
+        Histories.of_lists([np.array(items, dtype=np.int32) - 100])
+        for items in (history, history if excluded is None else excluded)
     )
+    asked = Requests(dense, excluded=without.flattened(), allowed=allowed)
+    found = engine.search(asked, k=k, beam_width=beam)
     return [int(item) + 100 for item in found.items[0] if item >= 0]
 
 
@@ -118,7 +114,7 @@ def test_only_allowed_items_come_back_and_all_of_them_can(
     assert sorted(ids(popular)) == allowed
 
 
-def test_strangers_get_popular_items_or_a_refusal(server: Server, artefact: Artefact) -> None:
+def test_a_cold_start_gets_popular_items_or_a_refusal(server: Server, artefact: Artefact) -> None:
     by_popularity = (np.argsort(-artefact.popularity) + 100).tolist()
     before = server.metric("beamtree_fallbacks_total")
     result = server.recommend(history=[1, 2], k=4, exclude=by_popularity[:1], columns=["title"])
@@ -128,6 +124,8 @@ def test_strangers_get_popular_items_or_a_refusal(server: Server, artefact: Arte
     assert server.metric("beamtree_fallbacks_total") == before + 1
     refused = server.post("/v1/recommend", {"history": [1, 2], "without_known_items": "refuse"})
     assert (refused.status, refused.code) == (422, "no_known_items")
+    assert server.post("/v1/recommend", {"history": [1, 2], "fallback": "error"}).code == "no_known_items"
+    assert server.post("/v1/recommend", {"history": [1, 2], "fallback": "nothing"}).code == "invalid_request"
 
 
 def test_unknown_ids_are_reported_passed_over_or_refused(server: Server) -> None:
@@ -185,12 +183,12 @@ def test_an_explanation_shows_the_beam_and_every_path(server: Server, artefact: 
     width = 5 + len(HISTORY)
     assert (beam["width"], beam["exact"]) == (width, False)
     assert [level["level"] for level in beam["levels"]] == [4, 5, 6]
-    score_nodes = NumpyScorer(
-        artefact.weights,
-        tree,
-        settings=artefact.config.model,
-        history=np.array([-1, -1, -1, *(item - 100 for item in HISTORY)], dtype=np.int32),
-    )
+    asked = Requests(Histories.of_lists([[item - 100 for item in HISTORY]]))
+    judge = NumpyScorer(artefact.weights, tree, settings=artefact.config.model).prepare(asked)
+
+    def score_nodes(level: int, nodes: Any) -> Any:
+        return judge.scores(0, level, nodes)
+
     first = beam["levels"][0]
     scores = score_nodes(4, np.arange(16))
     assert (first["size"], first["scored"], first["kept"]) == (16, 16, width)

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from beamtree.data.vocabulary import Id
-from beamtree.serving.answers import MAX_SHOWN_IDS, check_id_types
+from beamtree.errors import IdTypeError
+from beamtree.serving.answers import MAX_SHOWN_IDS
 from beamtree.serving.events import EventStore, StoredEvent
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal, shortened, unusable
+from beamtree.serving.refusal import Refusal, shortened, unusable, wrong_id_type
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Event, EventsAnswer, EventsBody
 from beamtree.serving.service import Service
@@ -56,8 +57,12 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
 def _check(service: Service, asked: EventsBody) -> list[Id]:
     """The items that the model does not know; Refusal for ids of the wrong type, or for unknown ones if so asked."""
     model = service.deployment.current
-    check_id_types(model.ids, [event.item_id for event in asked.events], field="item_id")
-    _check_users(service, asked.events)
+    try:
+        model.ids.check([event.item_id for event in asked.events], what="item_id")
+        if service.histories is not None:
+            service.histories.check_users([event.user_id for event in asked.events])
+    except IdTypeError as error:
+        raise wrong_id_type(error) from None
     unknown = _unknown_items(model, asked.events)
     if unknown and asked.unknown == "refuse":
         raise Refusal(
@@ -67,15 +72,6 @@ def _check(service: Service, asked: EventsBody) -> list[Id]:
             details=unknown[:MAX_SHOWN_IDS],
         )
     return unknown
-
-
-def _check_users(service: Service, events: Sequence[Event]) -> None:
-    for event in events:
-        kind = service.histories.user_id_kind(event.user_id) if service.histories else None
-        if kind is not None:
-            raise Refusal(
-                422, "wrong_id_type", f"user_id: the users of the log are {kind}, got {shortened(event.user_id)}."
-            )
 
 
 def _unknown_items(model: LoadedModel, events: Sequence[Event]) -> list[Id]:

@@ -75,7 +75,10 @@ def recommend(
     item_table = recommender.artefact.item_table
     if history is not None:
         wanted = [items.parse(text) for text in _split(history)]
-        _write(iter([recommend_histories(recommender, [wanted], options=options)]), item_table=item_table, out=out)
+        table = recommend_histories(recommender, [wanted], options=options)
+        if len(table) == table["score"].null_count():
+            messages.print("The model knows no item of this history: these are the most popular ones.", markup=False)
+        _write(iter([table]), item_table=item_table, out=out)
         return
     histories = LogHistories(read_log(str(log), recommender.artefact.config.log))
     known_users = Vocabulary(histories.user_ids)

@@ -1,12 +1,13 @@
 """Vectors of a tree small enough to draw, found again in every file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from beamtree.errors import ArtefactError
+from beamtree.errors import ArtefactError, InputError
 from beamtree.export.vectors import export_vectors
 from beamtree.tree.item_tree import ItemTree
 from tests.export.exported import random_artefact
@@ -54,6 +55,12 @@ def test_a_table_of_its_own_for_histories(tmp_path: Path) -> None:
     items = pl.read_parquet(tmp_path / "items.parquet")
     np.testing.assert_array_equal(items["history_vector"].to_numpy(), artefact.weights["attention/item_table"])
     np.testing.assert_array_equal(np.load(tmp_path / "item_histories.npy"), artefact.weights["attention/item_table"])
+
+
+def test_a_model_without_vectors_says_what_to_do(tmp_path: Path) -> None:
+    artefact = random_artefact(model_settings(), TREE, seed=0)
+    with pytest.raises(InputError, match=r"counted memory alone\. Fit one with attention"):
+        export_vectors(replace(artefact, weights={}), tmp_path)
 
 
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Items, ids and conditions, on models made for the purpose."""
+"""Items and conditions, on models made for the purpose."""
 
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -9,7 +9,6 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.data.raw_ids import RawIds
-from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.retrieval.allowed import AllowedItems
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Allow, RecommendOptions, RecommendRequest
@@ -23,47 +22,12 @@ from beamtree.tree.item_tree import ItemTree
 from tests.serving.models import random_artefact, random_weights
 
 
-@pytest.mark.parametrize("raw", [[7, 3, -5, 2**63 - 1], ["b", "", "a/b", "é"]])
-def test_ids_there_and_back(raw: list[Id]) -> None:
-    ids = RawIds(Vocabulary(pl.Series(raw)))
-    unknown: Id = 8 if ids.holds_integers else "c"
-    assert ids.encode([raw[2], unknown, raw[0], raw[3]]).tolist() == [2, -1, 0, 3]
-    assert ids.decode(np.array([3, 1])) == [raw[3], raw[1]]
-    assert ids.first_of_wrong_type([raw[0], "7" if ids.holds_integers else 7]) in ("7", 7)
-    assert ids.first_of_wrong_type(raw) is None
-
-
-def test_ids_in_addresses() -> None:
-    integers = RawIds(Vocabulary(pl.Series([1, 2])))
-    assert integers.parse("-17") == -17
-    for text in ("", "1.0", "1_0", "+1", " 1", "٣", "1e3", str(2**63), "9" * 5000):
-        assert integers.parse(text) is None, text
-    assert RawIds(Vocabulary(pl.Series(["1"]))).parse("1_0") == "1_0"
-
-
 def sparse_model() -> Artefact:
     """Six items on eight leaves; the leaves 1 and 6 are vacant."""
     artefact = random_artefact(6)
     tree = ItemTree(2, np.array([2, -1, 0, 5, 1, 3, -1, 4], dtype=np.int32))
     weights = random_weights(artefact.config.model, tree, generator=np.random.default_rng(3))
     return Artefact(**(vars(artefact) | {"tree": tree, "weights": weights}))
-
-
-def test_neighbours_in_a_tree_with_vacant_leaves() -> None:
-    similar = assemble(sparse_model()).similar
-    items, levels = similar.in_tree(2, count=5)
-    assert (items.tolist(), levels) == ([0, 5, 1, 3, 4], [1, 1, 0, 0, 0])
-    items, levels = similar.in_tree(3, count=2)
-    assert (items.tolist(), levels) == ([1, 4], [2, 1])
-    items, cosines = similar.by_embedding(3, count=100)
-    assert sorted(items.tolist()) == [0, 1, 2, 4, 5]
-    assert np.isfinite(cosines).all()
-
-
-def test_a_catalogue_of_one_item_has_no_neighbours() -> None:
-    similar = assemble(random_artefact(1)).similar
-    assert similar.in_tree(0, count=5)[1] == []
-    assert len(similar.by_embedding(0, count=5)[0]) == 0
 
 
 def test_items_without_titles_can_be_found_by_id() -> None:

@@ -110,7 +110,7 @@ def save_other_tree(model: Path) -> None:
 
 def save_without_network(model: Path) -> None:
     artefact = random_artefact(60, seed=9)
-    weights = {"node_table": artefact.weights["node_table"]}
+    weights = {"attention/node_table": artefact.weights["attention/node_table"]}
     save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
 
 

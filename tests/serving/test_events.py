@@ -11,7 +11,7 @@ import pytest
 
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.vocabulary import Id
-from beamtree.errors import DataError
+from beamtree.errors import DataError, IdTypeError
 from beamtree.serving.events import EventFile, EventStore, StoredEvent
 from beamtree.serving.histories import Histories
 from beamtree.serving.refusal import Refusal
@@ -152,5 +152,7 @@ def test_histories_join_the_log_with_the_events_and_keep_the_latest() -> None:
     assert histories.of(3) == [15]
     histories.add([(1, item) for item in range(20, 30)])
     assert histories.of(1) == [26, 27, 28, 29]
-    assert histories.user_id_kind("1") == "integers"
     assert histories.of("1") is None
+    histories.check_users([1, 3])
+    with pytest.raises(IdTypeError, match="user_id: the users of the log are integers, got '1'"):
+        histories.check_users([1, "1"])

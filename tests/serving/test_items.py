@@ -93,7 +93,8 @@ def test_similar_items_by_tree_share_the_deepest_nodes(server: Server, artefact:
 
 def test_similar_items_by_embedding_have_the_highest_cosine(server: Server, artefact: Artefact) -> None:
     answer = server.get("/v1/items/120/similar?k=7&by=embedding").json
-    vectors = np.asarray(artefact.weights["node_table"])[artefact.tree.level_offsets[6] :][artefact.tree.leaf_of_item]
+    nodes = np.asarray(artefact.part("attention")["node_table"])
+    vectors = nodes[artefact.tree.level_offsets[6] :][artefact.tree.leaf_of_item]
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors[20]
     best = [item for item in np.argsort(-cosines) if item != 20][:7]
@@ -101,6 +102,10 @@ def test_similar_items_by_embedding_have_the_highest_cosine(server: Server, arte
     assert [row["similarity"] for row in answer["by_embedding"]] == pytest.approx(cosines[best].tolist(), abs=1e-5)
     everything = server.get("/v1/items/120/similar?k=100&by=both").json
     assert len(everything["by_tree"]) == len(everything["by_embedding"]) == 59
+    assert everything["by_memory"] is None
+    refused = server.get("/v1/items/120/similar?by=memory")
+    assert (refused.status, refused.code) == (422, "no_such_part")
+    assert "Compare them by embedding" in refused.json["error"]["message"]
 
 
 def test_a_node_shows_its_children_its_items_and_its_way_up(server: Server, artefact: Artefact) -> None:

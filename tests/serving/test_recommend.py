@@ -1,5 +1,6 @@
 """POST /v1/recommend against the engine itself, over a real connection."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,13 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.data.requests import Histories, Requests
+from beamtree.model.memory import Memory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
+from beamtree.retrieval.similar import SimilarItems
 from tests.retrieval.numpy_scorer import NumpyScorer
+from tests.serving.conftest import StartServer
+from tests.serving.models import save_model
 from tests.serving.server import Server
 
 HISTORY = [100, 131, 117, 159]
@@ -216,6 +221,14 @@ def test_an_explanation_shows_the_beam_and_every_path(server: Server, artefact: 
         assert item["path"][-1]["rank"] == item["rank"]
 
 
+def test_an_explanation_tells_what_each_part_gave(server: Server) -> None:
+    result = server.recommend(history=HISTORY, k=3, explain=True)
+    for item in result["items"]:
+        assert item["parts"] == {"attention": pytest.approx(item["score"], rel=1e-4)}
+        assert item["because_of"] == []
+    assert "parts" not in server.recommend(history=HISTORY, k=3)["items"][0]
+
+
 def test_an_explanation_of_a_search_that_scores_everything(server: Server) -> None:
     result = server.recommend(history=HISTORY, k=2, explain=True, allow={"ids": [120, 121, 122]})
     assert result["beam"]["exact"] is True
@@ -230,3 +243,29 @@ def test_popular_items_have_no_path(server: Server) -> None:
     result = server.recommend(history=[], k=2, explain=True)
     assert result["source"] == "popularity"
     assert "beam" not in result
+
+
+def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path: Path) -> None:
+    artefact = save_model(tmp_path / "model", 60, parts=("memory",))
+    server = start(tmp_path / "model")
+    result = server.recommend(history=HISTORY, k=5, explain=True)
+    assert ids(result) == expected_items(artefact, HISTORY, k=5) == ids(server.recommend(history=HISTORY, k=5))
+    memory = Memory.from_arrays(artefact.part("memory"))
+    for item in result["items"]:
+        assert item["parts"] == {"memory": pytest.approx(item["score"], rel=1e-4)}
+        reasons = memory.reasons(np.array(HISTORY, dtype=np.int32) - 100, item["item_id"] - 100)[:5]
+        assert item["because_of"] == [
+            {
+                "item_id": reason.item + 100,
+                "title": f"Title {reason.item}",
+                "strength": pytest.approx(reason.strength),
+            }
+            for reason in reasons
+        ]
+    assert any(item["because_of"] for item in result["items"])
+    similar = server.get("/v1/items/120/similar?k=3").json
+    assert similar["by_embedding"] is None
+    followers, strengths = SimilarItems(artefact).by_memory(20, count=3)
+    assert [row["item_id"] for row in similar["by_memory"]] == (followers + 100).tolist()
+    assert [row["strength"] for row in similar["by_memory"]] == pytest.approx(strengths.tolist())
+    assert server.get("/v1/model").json["history_length"] == 3

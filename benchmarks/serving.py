@@ -91,9 +91,7 @@ def _random_weights(
         shapes[f"mlp.{layer}.bias"] = (widths[layer + 1],)
     for layer in range(3):
         shapes[f"norm.{layer}.weight"] = shapes[f"norm.{layer}.bias"] = (widths[layer + 1],)
-    return {
-        f"attention/{name}": generator.normal(0.0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()
-    }
+    return {f"attention/{name}": generator.normal(0.0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 @contextmanager

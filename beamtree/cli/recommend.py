@@ -111,7 +111,7 @@ def _flat(table: pl.LazyFrame) -> pl.LazyFrame:
 
 def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
     key, *_ = batch.columns
-    columns = [name for name in (TITLE, CATEGORY) if item_table[name].null_count() < len(item_table)]
+    columns = [name for name in (TITLE, CATEGORY) if name in item_table and item_table[name].is_not_null().any()]
     named = batch.join(item_table.select(ITEM_ID, *columns), on=ITEM_ID, how="left", maintain_order="left")
     names = _names(item_table)
     numbers = ["rank", *(name for name, dtype in batch.schema.items() if dtype.is_float())]
@@ -129,6 +129,8 @@ def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
 
 def _names(item_table: pl.DataFrame) -> dict[object, str]:
     """Titles by id, where known."""
+    if TITLE not in item_table:
+        return {}
     titled = item_table.select(ITEM_ID, pl.col(TITLE).cast(pl.String)).drop_nulls()
     return dict(titled.iter_rows())
 

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from beamtree.artefact import save_artefact
+from beamtree.recommender import DeepTreeRetriever
 from beamtree.training.events import Event, Listener, StepDone
 from tests.cli.beamtree_command import Command
+from tests.serving.models import random_artefact
 
 FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
 
@@ -81,6 +85,26 @@ def test_a_log_without_timestamps_is_read_in_row_order_when_asked_to(beamtree: C
     evaluated = beamtree("evaluate", "model", "--log", "plain.csv")
     assert evaluated.code == 0, evaluated.err
     assert "repeat an item" not in evaluated.message, "nobody repeats, so there is no hint"
+
+
+def test_explanations(beamtree: Command, folder: Path) -> None:
+    artefact = random_artefact(60, parts=("attention", "memory"))
+    save_artefact(folder / "both", artefact)
+    explained = DeepTreeRetriever.load(folder / "both").recommend_histories([[100, 131]], k=5, explain=True)
+    shown = beamtree("recommend", "both", "--history", "100,131", "-k", "5", "--explain")
+    assert shown.code == 0, shown.err
+    assert all(name in shown.out for name in ("attention", "memory", "because of"))
+    assert f"{explained['memory'][0]:.3f}" in shown.out
+    log = pl.DataFrame({"user_id": [1, 1], "item_id": [100, 131], "timestamp": [1, 2]})
+    log.write_csv("log.csv")
+    for suffix, read in ((".parquet", pl.read_parquet), (".csv", pl.read_csv), (".ndjson", pl.read_ndjson)):
+        beamtree("recommend", "both", "--log", "log.csv", "--out", f"why{suffix}", "-k", "5", "--explain")
+        table = read(folder / f"why{suffix}")
+        assert table.columns == ["user_id", "item_id", "score", "rank", "attention", "memory", "because_of"]
+        because: list[Any] = table["because_of"].to_list()
+        if suffix == ".csv":
+            because = [[] if ids is None else [int(one) for one in str(ids).split()] for ids in because]
+        assert because == explained["because_of"].to_list()
 
 
 @pytest.mark.usefixtures("folder")
@@ -205,6 +229,8 @@ def test_errors_that_need_a_model(beamtree: Command, folder: Path) -> None:
     assert "no item that the model knows" in stranger.message
     popular = beamtree("recommend", "model", "--history", "x1,x2", "-k", "4")
     assert popular.out.count("Title") == 4
+    assert "knows no item of this history" in popular.err
+    assert "knows no item" not in beamtree("recommend", "model", "--history", "i3,x1").err
     assert "not in the log" in beamtree("recommend", "model", "--log", "ratings.csv", "--users", "u99").message
     assert beamtree("recommend", "model", "--log", "ratings.csv", "--users", "", "--out", "none.csv").code == 0
     assert pl.read_csv("none.csv").columns == ["user_id", "item_id", "score", "rank"]

@@ -1,11 +1,26 @@
 """Building a history and seeing what it brings."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 from playwright.sync_api import Request, Route, expect
 
 from tests.page.conftest import Visit
-from tests.page.screen import add, clear, expected_titles, figure, liked, recommended, search_box, settle, suggestions
+from tests.page.screen import (
+    ANSWERS,
+    FIRST_BEAM,
+    add,
+    clear,
+    expected_titles,
+    figure,
+    liked,
+    recommended,
+    search_box,
+    settle,
+    suggestions,
+)
+from tests.serving.models import save_model
 from tests.serving.server import Server
 
 NOTHING_MEASURED = "\N{EN DASH}"
@@ -244,3 +259,25 @@ def test_a_late_answer_does_not_replace_a_newer_one(site: Server, visit: Visit) 
     page.get_by_role("slider", name="Beam width").press("End")
     settle(page)
     assert recommended(page) == expected_titles(site, [107, 140, 141], beam=300)
+
+
+def test_a_recommendation_says_which_liked_item_it_comes_from(
+    tmp_path: Path, start: Callable[[Path], Server], visit: Visit
+) -> None:
+    save_model(tmp_path / "model", 60, parts=("attention", "memory"))
+    server = start(tmp_path / "model")
+    page = visit(server, fragment="#item=120&item=131")
+    result = server.recommend(history=[120, 131], k=ANSWERS, beam=FIRST_BEAM, explain=True)
+    reasons = [item["because_of"] for item in result["items"]]
+    shown = page.locator("#recommendations .because")
+    assert shown.all_inner_texts() == [f"because of {reason[0]['title']}" for reason in reasons if reason]
+    assert shown.count() > 0
+    first = next(reason for reason in reasons if reason)
+    titles = ", ".join(reason["title"] for reason in first)
+    assert shown.first.get_attribute("title") == f"because of {titles}"
+
+
+def test_without_counted_memory_no_reasons_are_shown(site: Server, visit: Visit) -> None:
+    page = visit(site)
+    assert recommended(page)
+    assert page.locator("#recommendations .because").count() == 0

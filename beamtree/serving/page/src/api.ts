@@ -19,10 +19,19 @@ export interface PathStep extends NodeName {
   rank: number | null;
 }
 
+/** An item of the history that speaks for a recommendation. */
+export interface Evidence {
+  item_id: ItemId;
+  title: string | null;
+  strength: number;
+}
+
 export interface RecommendedItem extends Item {
   rank: number;
   score: number | null;
   path?: PathStep[];
+  /** The strongest first; empty where the model has counted nothing that connects them. */
+  because_of?: Evidence[];
 }
 
 export interface BeamLevel {

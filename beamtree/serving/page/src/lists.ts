@@ -1,6 +1,6 @@
 // The two lists of items: what was liked, and what is recommended.
 
-import { type Item, type ItemId, type Recommendation, type RecommendedItem, kindOf, nameOf } from "./api";
+import { type Evidence, type Item, type ItemId, type Recommendation, type RecommendedItem, kindOf, nameOf } from "./api";
 import { button, find, html } from "./dom";
 import { score } from "./words";
 
@@ -65,6 +65,7 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
           { class: "what" },
           html("span", { class: "name" }, name),
           html("span", { class: "kind" }, kindOf(item)),
+          ...because(item.because_of ?? []),
         ),
         html(
           "span",
@@ -97,6 +98,14 @@ export function showPinned(pinned: ItemId | null): void {
   for (const way of find("recommendations").querySelectorAll<HTMLElement>("[data-item]")) {
     way.setAttribute("aria-pressed", String(way.dataset["item"] === pinned));
   }
+}
+
+/** "because of" the item of the history that speaks most for it; the others where the pointer rests. */
+function because(evidence: Evidence[]): HTMLElement[] {
+  const names = evidence.map((item) => item.title?.trim() || item.item_id);
+  if (!names.length) return [];
+  const all = `because of ${names.join(", ")}`;
+  return [html("span", { class: "because", title: all }, "because of ", html("span", {}, names[0]!))];
 }
 
 function moved(item: RecommendedItem, before: Ranks | null): HTMLElement {

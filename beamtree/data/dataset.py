@@ -142,19 +142,6 @@ def prepare_dataset(
     return Dataset(users, vocabulary, sequences, item_table, timestamps, report)
 
 
-def encode_histories(log: InteractionLog, *, items: Vocabulary) -> tuple[Vocabulary, Sequences]:
-    """The histories of a log in the dense ids of a vocabulary that exists already, for all its users.
-
-    Interactions with items that the vocabulary lacks are left out; a user who has no other keeps an empty history.
-    """
-    users = Vocabulary(log.frame[USER_ID].unique().sort())
-    known = pl.Series(items.encode(_in_type_of(log.frame[ITEM_ID], items)) >= 0)
-    frame = log.frame.filter(known)
-    frame = frame.with_columns(_in_type_of(frame[ITEM_ID], items))
-    sequences, _ = order_in_time(frame, dense_user=users.encode(frame[USER_ID]), num_users=len(users), items=items)
-    return users, sequences
-
-
 def _users_long_enough(frame: pl.DataFrame, *, min_interactions: int) -> Vocabulary:
     counts = frame.group_by(USER_ID).len()
     users = counts.filter(pl.col("len") >= min_interactions)[USER_ID].sort()

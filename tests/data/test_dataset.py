@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beamtree.data.dataset import Dataset, encode_histories, prepare_dataset
+from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.items import read_items
 from beamtree.data.sequences import Sequences
@@ -177,14 +177,6 @@ def test_parts_that_contradict_each_other_are_refused() -> None:
         Dataset(users, items, sequences, table.reverse())
     with pytest.raises(DataError, match="one time per interaction"):
         Dataset(users, items, sequences, table, np.array([1]))
-
-
-def test_a_new_log_is_encoded_with_known_items() -> None:
-    items = prepare_dataset(SHOP, min_interactions=1).items
-    log = log_of(("eve", "tea", 2), ("dan", "gin", 1), ("eve", "gin", 1), ("eve", "bun", 0))
-    users, sequences = encode_histories(log, items=items)
-    assert users.ids.to_list() == ["dan", "eve"]
-    assert [items.decode(sequences.of(user)).to_list() for user in range(2)] == [[], ["bun", "tea"]]
 
 
 def shared_data() -> Path:

@@ -134,6 +134,12 @@ def id_list(ids: Any, *, what: str) -> IdList:
     return plain_list(ids, what=what)
 
 
+def unknown_ids(ids: IdList, dense: Int32Array) -> list[Id]:
+    """Those ids (n,) whose dense ids (n,) are -1."""
+    listed = ids.tolist() if isinstance(ids, np.ndarray) else ids
+    return [listed[index] for index in np.flatnonzero(dense < 0).tolist()]
+
+
 def plain_list(values: Any, *, what: str) -> list[Any]:
     """The elements of a column or an iterable as a list; InputError for what has no elements."""
     for name in _TO_LIST:

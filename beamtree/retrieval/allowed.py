@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from beamtree.data.raw_ids import RawIds, id_list
+from beamtree.data.raw_ids import RawIds, id_list, unknown_ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError
 from beamtree.retrieval.request import Allow, ItemCondition, RecommendOptions
@@ -88,8 +88,7 @@ def known_items(ids: RawIds, raw: Any, *, what: str, unknown: list[Id]) -> Int32
     is_known = dense >= 0
     if is_known.all():
         return dense
-    values = listed.tolist() if isinstance(listed, np.ndarray) else listed
-    unknown.extend(one for one, known in zip(values, is_known.tolist(), strict=True) if not known)
+    unknown += unknown_ids(listed, dense)
     return dense[is_known]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from beamtree.data.columns import ITEM_ID
-from beamtree.data.raw_ids import Ids, id_list, plain_list
+from beamtree.data.raw_ids import Ids, id_list, plain_list, unknown_ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.allowed import known_items
@@ -95,7 +95,7 @@ def list_of_histories(histories: Any) -> list[Any]:
 def _known_users(users: Ids, histories: LogHistories) -> pl.Series:
     listed = histories.users.check(id_list(users, what="users"), what="users")
     dense = histories.users.encode(listed)
-    missing = [user for user, index in zip(listed, dense, strict=True) if index < 0]
+    missing = unknown_ids(listed, dense)
     if missing:
         raise UnknownUsersError(
             f"{len(missing)} of {len(dense)} users are not in the log, the first is {missing[0]!r}. "

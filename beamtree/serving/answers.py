@@ -6,10 +6,10 @@ from typing import Any
 from beamtree.errors import ColdStartError, IdTypeError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.recommender import EncodedRequest
 from beamtree.retrieval.request import Allow, Explanation, Recommendations, RecommendOptions, RecommendRequest
+from beamtree.serving.api_error import ApiError, wrong_id_type
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal, wrong_id_type
 from beamtree.serving.schemas import Recommend
 
 Answers = list[dict[str, Any]]
@@ -19,31 +19,31 @@ MAX_SHOWN_IDS = 100
 
 def answer_calls(
     model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: Histories | None
-) -> list[Answers | Refusal]:
-    """Answers for each call of one or many requests, searched for together; a Refusal where one cannot be answered."""
-    outcomes: list[list[EncodedRequest] | Refusal] = []
+) -> list[Answers | ApiError]:
+    """Answers for each call of one or many requests, searched for together; a ApiError where one cannot be answered."""
+    outcomes: list[list[EncodedRequest] | ApiError] = []
     for asked in calls:
         try:
             outcomes.append(understand(model, asked, histories=histories))
-        except Refusal as refusal:
+        except ApiError as refusal:
             outcomes.append(refusal)
     encoded = [one for outcome in outcomes if isinstance(outcome, list) for one in outcome]
     answers = iter(model.recommender.answer(encoded))
     return [
         outcome
-        if isinstance(outcome, Refusal)
+        if isinstance(outcome, ApiError)
         else [_answer(model, body, one, next(answers)) for body, one in zip(asked, outcome, strict=True)]
         for asked, outcome in zip(calls, outcomes, strict=True)
     ]
 
 
 def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: Histories | None) -> list[EncodedRequest]:
-    """Look up every id and column of the requests of a call; Refusal for what is wrong, or unknown if so asked."""
+    """Look up every id and column of the requests of a call; ApiError for what is wrong, or unknown if so asked."""
     for one in asked:
         model.catalogue.check_columns(one.columns)
     users = [one.user_id for one in asked if one.user_id is not None]
     if users and histories is None:
-        raise Refusal(
+        raise ApiError(
             422, "no_history_store", "This server keeps no histories: send history, or start it with --histories."
         )
     try:
@@ -53,10 +53,10 @@ def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: His
     except IdTypeError as error:
         raise wrong_id_type(error) from None
     except ColdStartError as error:
-        raise Refusal(422, "no_known_items", str(error)) from None
+        raise ApiError(422, "no_known_items", str(error)) from None
     except UnknownIdsError as error:
         code = "unknown_user" if isinstance(error, UnknownUsersError) else "unknown_ids"
-        raise Refusal(422, code, str(error), details=error.ids[:MAX_SHOWN_IDS]) from None
+        raise ApiError(422, code, str(error), details=error.ids[:MAX_SHOWN_IDS]) from None
 
 
 def _request(asked: Recommend) -> RecommendRequest:

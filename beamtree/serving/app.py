@@ -12,8 +12,8 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
+from beamtree.serving.api_error import ApiError, shortened
 from beamtree.serving.direct import Direct, Refuse
-from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.admin import admin_routes
 from beamtree.serving.routes.contract import add_bodies
 from beamtree.serving.routes.events import event_routes
@@ -22,7 +22,7 @@ from beamtree.serving.routes.items import item_routes
 from beamtree.serving.routes.model import model_routes
 from beamtree.serving.routes.recommend import recommend_routes
 from beamtree.serving.service import Service
-from beamtree.serving.wire import Observed, refusal_response
+from beamtree.serving.wire import Observed, error_response
 
 HERE = Path(__file__).parent
 PAGE = HERE / "page" / "dist"
@@ -86,11 +86,11 @@ def _refuse_in_one_shape(app: FastAPI, service: Service) -> Refuse:
     """Let the application refuse in one shape; returns how a refusal becomes an answer."""
 
     async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refusal)
+        assert isinstance(error, ApiError)
         request.scope["state"]["log"]["refused"] = error.code
         if error.status == 503:
             service.metrics.overloaded.labels(error.code).inc()
-        return refusal_response(error)
+        return error_response(error)
 
     async def refuse_parameters(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -100,16 +100,16 @@ def _refuse_in_one_shape(app: FastAPI, service: Service) -> Refuse:
         ]
         first = details[0]
         message = f"{first['field']}: {first['problem']}; got {first['got']}."
-        return await refuse(request, Refusal(422, "invalid_request", message, details=details))
+        return await refuse(request, ApiError(422, "invalid_request", message, details=details))
 
     async def refuse_address(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = {404: "no_such_address", 405: "wrong_method"}.get(error.status_code, "refused")
         message = f"{error.detail}: {request.method} {shortened(request.url.path)}. See /docs."
-        refusal = Refusal(error.status_code, code, message, headers=error.headers)
+        refusal = ApiError(error.status_code, code, message, headers=error.headers)
         return await refuse(request, refusal)
 
-    app.add_exception_handler(Refusal, refuse)
+    app.add_exception_handler(ApiError, refuse)
     app.add_exception_handler(RequestValidationError, refuse_parameters)
     app.add_exception_handler(HTTPException, refuse_address)
     return refuse

@@ -42,7 +42,7 @@ class Catalogue:
         return [name for name in (TITLE, CATEGORY) if name in table.columns and table[name].null_count() < len(table)]
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refusal for a column that does not exist."""
+        """ApiError for a column that does not exist."""
         for name in columns:
             check_column(name, self.item_table)
 

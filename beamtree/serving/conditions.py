@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from beamtree.serving.refusal import Refusal, shortened
+from beamtree.serving.api_error import ApiError, shortened
 from beamtree.serving.schemas import Condition
 from beamtree.types import BoolArray
 
@@ -23,7 +23,7 @@ class ItemConditions:
         return tuple(sorted(condition.model_dump_json(exclude_none=True) for condition in self.conditions))
 
     def mask(self, item_table: pl.DataFrame) -> BoolArray:
-        """Which items meet all conditions: (items,). Refusal for an unknown column or a wrong type."""
+        """Which items meet all conditions: (items,). ApiError for an unknown column or a wrong type."""
         mask = np.ones(len(item_table), dtype=np.bool_)
         for condition in self.conditions:
             mask &= _evaluate(condition, item_table)
@@ -34,7 +34,7 @@ def _evaluate(condition: Condition, item_table: pl.DataFrame) -> BoolArray:
     check_column(condition.column, item_table)
     column = _comparable_form(item_table[condition.column])
     if column.dtype.is_nested() and not isinstance(column.dtype, pl.List):
-        raise Refusal(
+        raise ApiError(
             422, "wrong_type", f"Column {condition.column} holds {column.dtype}: no condition can be put on it."
         )
     return item_table.select(_expression(condition, column).fill_null(False)).to_series().to_numpy()
@@ -52,7 +52,7 @@ def _comparable_form(column: pl.Series) -> pl.Series:
 def check_column(name: str, item_table: pl.DataFrame) -> None:
     """422 for a column that the item table does not have."""
     if name not in item_table.columns:
-        raise Refusal(
+        raise ApiError(
             422,
             "unknown_column",
             f"There is no item column {shortened(name)}; there are {', '.join(item_table.columns)}.",
@@ -82,7 +82,7 @@ def _expression(condition: Condition, column: pl.Series) -> pl.Expr:
         if bound is None:
             continue
         if is_list or element_type == pl.Boolean:
-            raise Refusal(
+            raise ApiError(
                 422, "wrong_type", f"at_least and at_most need a column of numbers or texts, not {column.name}."
             )
         values = _typed([bound], element_type, column=condition.column)
@@ -103,7 +103,7 @@ def _typed(values: Sequence[bool | int | float | str], dtype: pl.DataType, *, co
     else:
         kind, fits, target = "texts", all(isinstance(value, str) for value in values), pl.String
     if not fits:
-        raise Refusal(422, "wrong_type", f"Column {column} holds {kind}; got {shortened(list(values))}.")
+        raise ApiError(422, "wrong_type", f"Column {column} holds {kind}; got {shortened(list(values))}.")
     return pl.Series(values, dtype=target)
 
 

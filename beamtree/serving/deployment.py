@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from beamtree.errors import ArtefactError
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal
 from beamtree.storage import MANIFEST
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Deployment:
         """Serve the previous model again; what was served until now becomes the previous one."""
         with self._changing:
             if self.previous is None:
-                raise Refusal(409, "nothing_to_roll_back", "No model was served before the present one.")
+                raise ApiError(409, "nothing_to_roll_back", "No model was served before the present one.")
             self.previous, self.current = self.current, self.previous
             self._announce()
 

@@ -7,9 +7,9 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from beamtree.serving.refusal import Refusal
+from beamtree.serving.api_error import ApiError
 
-Refuse = Callable[[Request, Refusal], Awaitable[Response]]
+Refuse = Callable[[Request, ApiError], Awaitable[Response]]
 
 
 class Direct:
@@ -39,6 +39,6 @@ class Direct:
         request = Request(scope, receive)
         try:
             response = await route.endpoint(request)
-        except Refusal as refusal:
+        except ApiError as refusal:
             response = await self._refuse(request, refusal)
         await response(scope, receive, send)

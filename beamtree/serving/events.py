@@ -16,7 +16,7 @@ from pathlib import Path
 
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError
-from beamtree.serving.refusal import Refusal, too_busy
+from beamtree.serving.api_error import ApiError, too_busy
 
 APPLICATION_ID = 0x6265616D
 FORMAT_VERSION = 1
@@ -173,12 +173,12 @@ class EventStore:
             for waiting in group:
                 waiting.future.get_loop().call_soon_threadsafe(_settle, waiting.future, refusal)
 
-    def _write(self, group: Sequence[_Waiting]) -> Refusal | None:
+    def _write(self, group: Sequence[_Waiting]) -> ApiError | None:
         try:
             self._file.append(event for waiting in group for event in waiting.events)
         except sqlite3.Error as error:
             log.exception("events could not be written", extra={"reason": str(error)})
-            return Refusal(
+            return ApiError(
                 503,
                 "store_failed",
                 "The events could not be written to disk; none was taken.",
@@ -191,7 +191,7 @@ class EventStore:
             self._learn((event.user, event.item) for event in events)
 
 
-def _settle(future: asyncio.Future[None], refusal: Refusal | None) -> None:
+def _settle(future: asyncio.Future[None], refusal: ApiError | None) -> None:
     if future.done():
         return
     if refusal is None:

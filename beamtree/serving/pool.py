@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from beamtree.serving.refusal import timed_out, too_busy
+from beamtree.serving.api_error import timed_out, too_busy
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

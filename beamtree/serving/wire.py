@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from beamtree.serving.refusal import Refusal
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.service import Service
 
 access_log = logging.getLogger("beamtree.serving.access")
@@ -37,47 +37,47 @@ def _to_json(content: Any) -> bytes:
     return to_json(content, bytes_mode="base64", fallback=str)
 
 
-def refusal_response(refusal: Refusal) -> Response:
+def error_response(refusal: ApiError) -> Response:
     """A refusal as an answer. What was not read to its end closes the connection."""
     return json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
 
 
-async def read_body(request: Request, *, most_bytes: int, seconds: float) -> bytes:
+async def read_body(request: Request, *, max_bytes: int, seconds: float) -> bytes:
     """The body of a request; 413 where it is too large, 408 where it does not come, 415 where it is not JSON."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise Refusal(
+        raise ApiError(
             415,
             "not_json",
             f"Send the body as application/json; got content type {media_type[:100]!r}.",
             headers={"Connection": "close"},
         )
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and (len(declared) > 18 or int(declared) > most_bytes):
-        raise _too_large(most_bytes)
+    if declared.isdigit() and (len(declared) > 18 or int(declared) > max_bytes):
+        raise _too_large(max_bytes)
     parts: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(seconds):
             async for part in request.stream():
                 size += len(part)
-                if size > most_bytes:
-                    raise _too_large(most_bytes)
+                if size > max_bytes:
+                    raise _too_large(max_bytes)
                 parts.append(part)
     except TimeoutError:
-        raise Refusal(
+        raise ApiError(
             408, "body_too_slow", f"The body did not arrive within {seconds:g} s.", headers={"Connection": "close"}
         ) from None
     except ClientDisconnect:
-        raise Refusal(CLIENT_HAS_GONE, "client_has_gone", "The client went away before its body had arrived.") from None
+        raise ApiError(CLIENT_HAS_GONE, "client_has_gone", "The client went away before its body arrived.") from None
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _too_large(most_bytes: int) -> Refusal:
-    return Refusal(
+def _too_large(max_bytes: int) -> ApiError:
+    return ApiError(
         413,
         "body_too_large",
-        f"A body has at most {most_bytes:,} bytes here. Send fewer requests at once.",
+        f"A body has at most {max_bytes:,} bytes here. Send fewer requests at once.",
         headers={"Connection": "close"},
     )
 
@@ -112,14 +112,14 @@ class Observed:
         try:
             if self._service.is_crowded:
                 self._metrics.overloaded.labels("too_many_connections").inc()
-                await refusal_response(_crowded())(scope, receive, send_observed)
+                await error_response(_crowded())(scope, receive, send_observed)
             else:
                 await self._app(scope, receive, send_observed)
         except Exception:
             logging.getLogger(__name__).exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
-            await refusal_response(_failed(request_id))(scope, receive, send_observed)
+            await error_response(_failed(request_id))(scope, receive, send_observed)
         finally:
             seconds = time.perf_counter() - began_at
             loop = asyncio.get_running_loop()
@@ -156,8 +156,8 @@ def _request_id(scope: Scope) -> str:
     return f"{random.getrandbits(64):016x}"  # a name, not a secret
 
 
-def _crowded() -> Refusal:
-    return Refusal(
+def _crowded() -> ApiError:
+    return ApiError(
         503,
         "too_many_connections",
         "Too many clients are connected. Try again in a second.",
@@ -165,7 +165,7 @@ def _crowded() -> Refusal:
     )
 
 
-def _failed(request_id: str) -> Refusal:
-    return Refusal(
+def _failed(request_id: str) -> ApiError:
+    return ApiError(
         500, "internal_error", f"The server failed on this request. Its log has the details under {request_id}."
     )

@@ -13,10 +13,10 @@ from beamtree.retrieval.allowed import AllowedItems
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Allow, RecommendOptions, RecommendRequest
 from beamtree.serving.answers import answer_calls
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.loaded_model import assemble
-from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import Condition, Recommend
 from beamtree.tree.item_tree import ItemTree
 from tests.serving.models import random_artefact, random_weights
@@ -81,7 +81,7 @@ def test_conditions_on_dates_categories_and_flags() -> None:
         {"column": "numbers", "contains": "1"},
         {"column": "shape", "one_of": ["x"]},
     ):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ApiError) as refusal:
             matching(table, **refused)
         assert (refusal.value.status, refusal.value.code) == (422, "wrong_type")
 

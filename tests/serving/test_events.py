@@ -12,9 +12,9 @@ import pytest
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, IdTypeError
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.events import EventFile, EventStore, StoredEvent
 from beamtree.serving.histories import Histories
-from beamtree.serving.refusal import Refusal
 from tests.serving.server import DEADLINE, wait_until
 
 
@@ -101,7 +101,7 @@ def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: 
             await asyncio.sleep(0.001)
         others = [asyncio.create_task(store.add([StoredEvent("u", item, 1.0)])) for item in "bcd"]
         await asyncio.sleep(0)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await store.add([StoredEvent("u", "e", 1.0)])
         assert refused.value.status == 503
         assert histories.of("u") is None
@@ -121,7 +121,7 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None
     store = EventStore(file, learn=histories.add, queue=3)
 
     async def scenario() -> None:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await store.add([StoredEvent("u", "a", 1.0), StoredEvent("u", "bad", 1.0)])
         assert (refused.value.status, refused.value.code) == (503, "store_failed")
         await store.add([StoredEvent("u", "b", 1.0)])

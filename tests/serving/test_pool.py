@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.pool import Done, SearchPool
-from beamtree.serving.refusal import Refusal
 from tests.serving.server import DEADLINE, wait_until
 
 
@@ -94,10 +94,10 @@ def test_one_more_than_the_line_holds_is_refused_at_once(make_pool: MakePool) ->
         pool.refuse_if_full()
         tasks.append(asyncio.create_task(pool.submit(3, handle=gate)))
         await until(lambda: pool.waiting == 1)
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await pool.submit(4, handle=gate)
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
-        with pytest.raises(Refusal):
+        with pytest.raises(ApiError):
             pool.refuse_if_full()
         gate.opened.set()
         await asyncio.gather(*tasks)
@@ -132,7 +132,7 @@ def test_a_job_whose_time_is_over_is_refused_and_leaves_the_line(make_pool: Make
         running = asyncio.create_task(pool.submit(1, handle=gate))
         waiting = asyncio.create_task(pool.submit(2, handle=gate))
         for task in (running, waiting):
-            with pytest.raises(Refusal, match="No answer within") as refused:
+            with pytest.raises(ApiError, match="No answer within") as refused:
                 await task
             assert (refused.value.status, refused.value.code) == (503, "timed_out")
         assert pool.waiting == 0
@@ -149,12 +149,12 @@ def test_a_refusal_meets_only_its_own_job_and_a_failure_all_of_the_call(make_poo
     pool = make_pool(together=10)
     begun, opened = threading.Event(), threading.Event()
 
-    def handle(jobs: Sequence[str]) -> list[str | Refusal]:
+    def handle(jobs: Sequence[str]) -> list[str | ApiError]:
         begun.set()
         assert opened.wait(DEADLINE)
         if "broken" in jobs:
             raise ZeroDivisionError
-        return [Refusal(422, "no", job) if job == "refused" else job for job in jobs]
+        return [ApiError(422, "no", job) if job == "refused" else job for job in jobs]
 
     async def scenario() -> None:
         tasks = [asyncio.create_task(pool.submit("first", handle=handle, key="x"))]
@@ -165,7 +165,7 @@ def test_a_refusal_meets_only_its_own_job_and_a_failure_all_of_the_call(make_poo
         opened.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         names = [outcome.result if isinstance(outcome, Done) else type(outcome).__name__ for outcome in outcomes]
-        assert names == ["first", "Refusal", "fine", "ZeroDivisionError", "ZeroDivisionError", "last"]
+        assert names == ["first", "ApiError", "fine", "ZeroDivisionError", "ZeroDivisionError", "last"]
 
     run(scenario)
 

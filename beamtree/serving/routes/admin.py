@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from beamtree.errors import ArtefactError
-from beamtree.serving.refusal import Refusal
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.routes.contract import ADMIN_ERRORS
 from beamtree.serving.schemas import AdminAnswer
 from beamtree.serving.service import Service
@@ -26,7 +26,7 @@ def admin_routes(service: Service) -> APIRouter:
         try:
             changed = await asyncio.to_thread(service.deployment.reload)
         except ArtefactError as error:
-            raise Refusal(409, "model_refused", str(error)) from None
+            raise ApiError(409, "model_refused", str(error)) from None
         return json_response(_describe(service, changed=changed))
 
     @router.post(
@@ -45,7 +45,7 @@ def check_token(request: Request, token: str) -> None:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     is_right = hmac.compare_digest(given.strip().encode(), token.encode())
     if scheme.lower() != "bearer" or not is_right:
-        raise Refusal(
+        raise ApiError(
             401,
             "not_allowed",
             "Send the admin token as 'Authorization: Bearer TOKEN'.",

@@ -7,9 +7,9 @@ from pydantic.json_schema import models_json_schema
 
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
 from beamtree.serving.settings import Limits
 
@@ -43,7 +43,7 @@ ADMIN_ERRORS = _refused(
 def at_most(number: int, limit: int, *, what: str, field: str) -> None:
     """422 that names the limit which a request exceeds."""
     if number > limit:
-        raise Refusal(
+        raise ApiError(
             422,
             "limit_exceeded",
             f"{field}: at most {limit:,} {what} are allowed here, got {number:,}.",

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Query, Response
 
 from beamtree.errors import InputError
 from beamtree.retrieval.similar import Similarity
+from beamtree.serving.api_error import ApiError, shortened
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.refusal import Refusal, shortened
 from beamtree.serving.routes.contract import ITEM_ERRORS, QUERY_ERRORS
 from beamtree.serving.schemas import ItemAnswer, ItemsAnswer, SimilarAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
-MOST_FOUND = 100
+MAX_FOUND = 100
 
 Columns = Annotated[
     list[str] | None, Query(alias="column", description="columns to return; default: title and category", max_length=32)
@@ -33,14 +33,14 @@ def item_routes(service: Service) -> APIRouter:
     )
     async def find_items(
         search: Annotated[str, Query(max_length=200, description="empty: the most popular items")] = "",
-        limit: Annotated[int, Query(ge=1, le=MOST_FOUND, description="the most that a search returns")] = 20,
-        ids: Annotated[list[str] | None, Query(alias="id", max_length=MOST_FOUND, description="no search")] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_FOUND, description="the most that a search returns")] = 20,
+        ids: Annotated[list[str] | None, Query(alias="id", max_length=MAX_FOUND, description="no search")] = None,
         column: Columns = None,
     ) -> Response:
         model = service.deployment.current
         columns = wanted_columns(model, column)
         if ids is not None and search:
-            raise Refusal(422, "invalid_request", "Give either id or search, not both.")
+            raise ApiError(422, "invalid_request", "Give either id or search, not both.")
 
         def look_up(ids: list[str]) -> dict[str, Any]:
             known, unknown = model.ids.find(ids)
@@ -65,7 +65,7 @@ def item_routes(service: Service) -> APIRouter:
     )
     async def similar_items(
         item_id: str,
-        k: Annotated[int, Query(ge=1, le=MOST_FOUND)] = 10,
+        k: Annotated[int, Query(ge=1, le=MAX_FOUND)] = 10,
         by: Annotated[
             Literal["tree", "embedding", "memory", "both"],
             Query(description="both: by everything that the model has"),
@@ -96,7 +96,7 @@ def item_routes(service: Service) -> APIRouter:
             try:
                 items, nearness = model.similar.near(item, count=k, by=kind)
             except InputError as error:
-                raise Refusal(422, "no_such_part", str(error)) from None
+                raise ApiError(422, "no_such_part", str(error)) from None
             rows = model.catalogue.rows(items, columns)
             name = "similarity" if kind == "embedding" else "strength"
             return [row | {name: value} for row, value in zip(rows, nearness.tolist(), strict=True)]
@@ -123,7 +123,7 @@ def find_item(model: LoadedModel, text: str) -> int:
     """The dense item that an address names; 422 for a wrong kind of id, 404 for an unknown one."""
     raw = model.ids.parse(text)
     if raw is None:
-        raise Refusal(
+        raise ApiError(
             422,
             "wrong_id_type",
             f"The item ids of this model are {model.ids.kind}, got {shortened(text)}.",
@@ -131,7 +131,7 @@ def find_item(model: LoadedModel, text: str) -> int:
         )
     item = int(model.ids.encode([raw])[0])
     if item < 0:
-        raise Refusal(404, "unknown_item", f"The model does not know the item {shortened(raw)}.", details=[raw])
+        raise ApiError(404, "unknown_item", f"The model does not know the item {shortened(raw)}.", details=[raw])
     return item
 
 

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from beamtree.serving.answers import Answers
-from beamtree.serving.refusal import unusable
+from beamtree.serving.api_error import unusable
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
 from beamtree.serving.service import Service
@@ -26,7 +26,7 @@ def recommend_routes(service: Service) -> APIRouter:
     )
     async def recommend(request: Request) -> Response:
         service.searches.refuse_if_full()
-        body = await read_body(request, most_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
+        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
         try:
             asked = recommend_body.validate_json(body)
         except ValidationError as error:

@@ -14,7 +14,7 @@ NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
 
 
-class Refusal(Exception):
+class ApiError(Exception):
     """A request that gets no result: HTTP status, a code, a message, and details such as the faulty fields."""
 
     def __init__(
@@ -38,14 +38,14 @@ class Refusal(Exception):
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 
 
-def too_busy(message: str) -> Refusal:
+def too_busy(message: str) -> ApiError:
     """503: come again in a second."""
-    return Refusal(503, "overloaded", message, headers={"Retry-After": "1"})
+    return ApiError(503, "overloaded", message, headers={"Retry-After": "1"})
 
 
-def timed_out(seconds: float) -> Refusal:
+def timed_out(seconds: float) -> ApiError:
     """503: the answer was not there in time."""
-    return Refusal(
+    return ApiError(
         503,
         "timed_out",
         f"No answer within {seconds:g} s. Try again, or ask for less (a smaller beam, k or batch).",
@@ -53,16 +53,16 @@ def timed_out(seconds: float) -> Refusal:
     )
 
 
-def wrong_id_type(error: IdTypeError) -> Refusal:
+def wrong_id_type(error: IdTypeError) -> ApiError:
     """422: an id is spelt otherwise than those of the model or of the log."""
-    return Refusal(422, "wrong_id_type", str(error), details=[error.id])
+    return ApiError(422, "wrong_id_type", str(error), details=[error.id])
 
 
-def unusable(error: ValidationError) -> Refusal:
+def unusable(error: ValidationError) -> ApiError:
     """400 for what is not JSON, 422 for JSON that does not fit; all faulty fields are listed."""
     faults = error.errors(include_url=False, include_context=False)
     if faults[0]["type"] == "json_invalid":
-        return Refusal(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")
+        return ApiError(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")
     details: dict[str, dict[str, Any]] = {}
     for fault in faults:
         field, problem = _where(fault["loc"]), fault["msg"].removeprefix("Value error, ")
@@ -75,7 +75,7 @@ def unusable(error: ValidationError) -> Refusal:
     first = listed[0]
     more = f" ({len(details) - 1} more)" if len(details) > 1 else ""
     message = f"{first['field'] or 'the body'}: {first['problem']}; got {first['got']}{more}."
-    return Refusal(422, "invalid_request", message, details=listed)
+    return ApiError(422, "invalid_request", message, details=listed)
 
 
 def shortened(value: object) -> str:

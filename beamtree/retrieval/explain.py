@@ -41,9 +41,10 @@ class Explainer:
                 config=artefact.config,
                 parts={name: make for name, make in (parts or {}).items() if name == part},
             )
-            for part in sorted(arrays_by_part(artefact.weights))
+            for part in sorted(arrays_by_part(artefact.weights).keys() | (parts or {}).keys())
         }
-        self.memory = Memory.from_arrays(artefact.part("memory")) if artefact.part("memory") else None
+        counted = {name: np.asarray(array) for name, array in artefact.part("memory").items()}  # memmaps index slowly
+        self.memory = Memory.from_arrays(counted) if counted else None
         self._ids = ids
         self._titles = artefact.item_table[TITLE] if TITLE in artefact.item_table.columns else None
 

@@ -59,7 +59,7 @@ def test_decisions_and_profile_survive_saving_and_find_the_split_again(
     loaded = DeepTreeRetriever.load(tmp_path / "model")
     assert (loaded.config.data.shuffle_ties, loaded.config.retrieval.exclude_seen) == (True, False)
     assert loaded.config == fitted.config
-    profile = LogProfile(**loaded.retriever.artefact.training["log"])
+    profile = LogProfile(**loaded.recommender.artefact.training["log"])
     assert (profile.users, profile.interactions, profile.tied_share, profile.sorted_share) == (30, 960, 1.0, 1.0)
     assert profile.repeat_share > 0.5
     known = fitted.evaluate(exact=False)
@@ -137,11 +137,11 @@ def test_a_model_of_format_1_excludes_what_was_seen_and_shuffles_nothing() -> No
 
 
 def test_a_model_with_open_settings_is_refused(fitted: DeepTreeRetriever) -> None:
-    artefact = fitted.retriever.artefact
+    artefact = fitted.recommender.artefact
     fields = {name: getattr(artefact, name) for name in artefact.__dataclass_fields__}
     with pytest.raises(SettingsError, match=r"data\.shuffle_ties and retrieval\.exclude_seen"):
         Artefact(**fields | {"config": undecided()})
 
 
 def test_the_profile_in_the_model_is_that_of_its_log(fitted: DeepTreeRetriever) -> None:
-    assert asdict(LogProfile(**fitted.retriever.artefact.training["log"])) == fitted.retriever.artefact.training["log"]
+    assert asdict(LogProfile(**fitted.recommender.artefact.training["log"])) == fitted.recommender.artefact.training["log"]

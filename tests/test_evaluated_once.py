@@ -29,7 +29,7 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
     row = f"beam search ({width})"
     found = model.evaluate(exact=False)[row]
     assert searches == [width]
-    assert dict(found) == model.retriever.artefact.metrics["test"]
+    assert dict(found) == model.recommender.artefact.metrics["test"]
     assert found.num_users == len(model.held_out())
 
     model.evaluate(exact=False, users="validation")

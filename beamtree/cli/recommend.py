@@ -13,11 +13,10 @@ from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
-from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
+from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE, USER_ID
 from beamtree.data.interactions import read_log
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
-from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Fallback, RecommendOptions
 from beamtree.retrieval.tables import REQUEST, recommend_histories, recommend_users
@@ -80,10 +79,10 @@ def recommend(
             messages.print("The model knows no item of this history: these are the most popular ones.", markup=False)
         _write(iter([table]), item_table=item_table, out=out)
         return
-    histories = LogHistories(read_log(str(log), recommender.artefact.config.log))
-    known_users = Vocabulary(histories.user_ids)
+    interactions = read_log(str(log), recommender.artefact.config.log)
+    known_users = Vocabulary(interactions.frame[USER_ID].unique())
     wanted_users = None if users is None else [known_users.parse(text) for text in _split(users)]
-    batches = recommend_users(recommender, histories, users=wanted_users, options=options)
+    batches = recommend_users(recommender, interactions, users=wanted_users, options=options)
     _write(batches, item_table=item_table, out=out)
 
 

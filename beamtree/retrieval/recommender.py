@@ -167,7 +167,7 @@ class Recommender:
                 "give unknown='report' or 'ignore'.",
                 unknown,
             )
-        if self.artefact.config.retrieval.exclude_seen if options.exclude_seen is None else options.exclude_seen:
+        if self.artefact.config.retrieval.excludes_seen if options.exclude_seen is None else options.exclude_seen:
             excluded = np.concatenate([excluded, history]) if len(excluded) else history
         return EncodedRequest(request, history, excluded, allowed, unknown, user_known)
 

@@ -8,7 +8,9 @@ import numpy as np
 import polars as pl
 
 from beamtree.data.columns import ITEM_ID
+from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import Ids, id_list, plain_list, unknown_ids
+from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.allowed import known_items
@@ -41,12 +43,13 @@ def recommend_histories(recommender: Recommender, histories: Any, *, options: Re
 
 
 def recommend_users(
-    recommender: Recommender, histories: LogHistories, *, users: Ids | None, options: RecommendOptions
+    recommender: Recommender, interactions: InteractionLog, *, users: Ids | None, options: RecommendOptions
 ) -> Iterator[pl.DataFrame]:
     """Tables user_id, item_id, score, rank for users of a log (all of them by default), a thousand at a time.
 
     UnknownIdsError for users that the log does not have.
     """
+    histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     wanted = histories.user_ids if users is None else _known_users(users, histories)
     for first in range(0, max(len(wanted), 1), REQUESTS_AT_A_TIME):
         keys = wanted[first : first + REQUESTS_AT_A_TIME]

@@ -19,8 +19,8 @@ from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions
-from beamtree.retrieval.tables import recommend_histories
 from beamtree.retrieval.scorers import build_scorer
+from beamtree.retrieval.tables import recommend_histories
 from beamtree.rivals.popularity import Popularity
 from beamtree.training.events import TREE_MODEL, Event, MemoryWeighed, Resumed, StepDone, Validated
 from tests.small import assert_same_bytes, small_config, two_group_log

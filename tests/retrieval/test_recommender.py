@@ -52,7 +52,7 @@ def for_histories(recommender: Recommender, histories: Any, **options: Any) -> p
 def for_users(
     recommender: Recommender, log: InteractionLog, users: Any = None, **options: Any
 ) -> Iterator[pl.DataFrame]:
-    return tables.recommend_users(recommender, LogHistories(log), users=users, options=RecommendOptions(**options))
+    return tables.recommend_users(recommender, log, users=users, options=RecommendOptions(**options))
 
 
 def dense_scan(recommender: Recommender, history: list[int], *, without: set[int]) -> list[str]:

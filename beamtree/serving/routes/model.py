@@ -75,7 +75,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         "defaults": {
             "k": DEFAULT_K,
             "beam": artefact.config.retrieval.beam_width,
-            "exclude_seen": artefact.config.retrieval.exclude_seen,
+            "exclude_seen": artefact.config.retrieval.excludes_seen,
         },
         "limits": service.settings.limits.model_dump(),
         "columns": model.columns,

@@ -144,4 +144,5 @@ def test_a_model_with_open_settings_is_refused(fitted: DeepTreeRetriever) -> Non
 
 
 def test_the_profile_in_the_model_is_that_of_its_log(fitted: DeepTreeRetriever) -> None:
-    assert asdict(LogProfile(**fitted.recommender.artefact.training["log"])) == fitted.recommender.artefact.training["log"]
+    recorded = fitted.recommender.artefact.training["log"]
+    assert asdict(LogProfile(**recorded)) == recorded

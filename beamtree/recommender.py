@@ -15,9 +15,9 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
 from beamtree.data.prepare import prepare_log
+from beamtree.data.raw_ids import Ids
 from beamtree.data.split import HeldOut, Split
 from beamtree.data.tables import Source
-from beamtree.data.raw_ids import Ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.labels import reachable_labels
@@ -110,7 +110,7 @@ class DeepTreeRetriever:
             recommend = by_beam(recommender.engine, beam_width=config.retrieval.beam_width)
             self._test_metrics = evaluate(recommend, self._dataset, split.test, config=config)
             measured = replace(artefact, metrics={"test": dict(self._test_metrics)})
-            retriever = Recommender(measured, parts=self._parts)
+            recommender = Recommender(measured, parts=self._parts)
         self._recommender = recommender
         return self
 

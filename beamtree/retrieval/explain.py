@@ -29,9 +29,7 @@ MAX_DROPPED = 1000
 class Explainer:
     """The parts of a model's score, one by one, and its counted memory."""
 
-    def __init__(
-        self, artefact: Artefact, *, ids: RawIds, parts: "Mapping[str, MakePart] | None" = None
-    ) -> None:
+    def __init__(self, artefact: Artefact, *, ids: RawIds, parts: "Mapping[str, MakePart] | None" = None) -> None:
         """parts: what makes those parts that beamtree does not know."""
         self.tree = artefact.tree
         self.scorers = {

@@ -1,5 +1,7 @@
 """Explanations of a counted memory that was worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -24,17 +26,17 @@ def artefact() -> Artefact:
     """Five items; 101 followed 100 three times and 103 once, 102 followed 100 once. Only the next item counts."""
     sequences = sequences_of([[0, 1], [0, 1], [0, 1], [3, 1], [0, 2]])
     spans = Spans(np.arange(5, dtype=np.int32), sequences.offsets[:-1], sequences.offsets[1:])
-    counted = Memory.count(sequences, spans, num_items=5, settings=MemorySettings(window=1, fade=0.5))
-    weights = MemoryWeights(transitions=WEIGHT, repeats=0.0, popularity=0.0)
+    counted = Memory.count(sequences, spans, num_items=5, settings=MemorySettings(window=1))
+    weights = MemoryWeights(transitions=WEIGHT, repeats=0.0, popularity=0.0, fade=0.5)
     plain = random_artefact(5)
-    memory = Memory(**(vars(counted.weighed(weights)) | {"depth": 2, "gates": (1.0,) * plain.tree.height + (GATE,)}))
+    memory = replace(counted, weights=weights, gates=(1.0,) * plain.tree.height + (GATE,))
     arrays = {**plain.weights} | {f"memory/{name}": array for name, array in memory.arrays().items()}
     titles = plain.item_table.with_columns(title=pl.Series(["Zero", "One", "Two", None, "Four"]))
     return Artefact(**(vars(plain) | {"weights": arrays, "item_table": titles}))
 
 
 def test_memory_names_the_items_that_a_recommendation_comes_from(artefact: Artefact) -> None:
-    """History 100, 103: the latest counts whole, the one before half; older ones are not asked."""
+    """The latest item counts whole, the one before it half."""
     [explained] = Recommender(artefact).explain([102, 100, 103], [101])
     once, thrice = WEIGHT * GATE * np.log(2), WEIGHT * GATE * 0.5 * np.log(4)
     assert [(one.item_id, one.title) for one in explained.because_of] == [(100, "Zero"), (103, None)]

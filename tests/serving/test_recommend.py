@@ -9,7 +9,7 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.data.requests import Histories, Requests
-from beamtree.model.memory import Memory
+from beamtree.model.memory import ASKED_ITEMS, Memory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.retrieval.similar import SimilarItems
@@ -31,7 +31,7 @@ def expected_items(
     excluded: list[int] | None = None,
 ) -> list[int]:
     """What the engine itself returns, in raw ids; item 100 is dense item 0."""
-    engine = Engine(build_scorer(artefact.weights, artefact.tree, settings=artefact.config.model), artefact.tree)
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)
     dense, without = (
         Histories.of_lists([np.array(items, dtype=np.int32) - 100])
         for items in (history, history if excluded is None else excluded)
@@ -189,7 +189,7 @@ def test_an_explanation_shows_the_beam_and_every_path(server: Server, artefact: 
     assert (beam["width"], beam["exact"]) == (width, False)
     assert [level["level"] for level in beam["levels"]] == [4, 5, 6]
     asked = Requests(Histories.of_lists([[item - 100 for item in HISTORY]]))
-    judge = NumpyScorer(artefact.weights, tree, settings=artefact.config.model).prepare(asked)
+    judge = NumpyScorer(artefact.weights, tree, config=artefact.config).prepare(asked)
 
     def score_nodes(level: int, nodes: Any) -> Any:
         return judge.scores(0, level, nodes)
@@ -268,4 +268,4 @@ def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path:
     followers, strengths = SimilarItems(artefact).by_memory(20, count=3)
     assert [row["item_id"] for row in similar["by_memory"]] == (followers + 100).tolist()
     assert [row["strength"] for row in similar["by_memory"]] == pytest.approx(strengths.tolist())
-    assert server.get("/v1/model").json["history_length"] == 3
+    assert server.get("/v1/model").json["history_length"] == ASKED_ITEMS

@@ -4,6 +4,7 @@
     ├── InputError               what a person handed over cannot be used
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
+    │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
     │   ├── SettingsError        settings that are unknown, out of range or contradict each other
     │   └── UnknownIdsError      ids that the model has never seen
     │       ├── UnknownUsersError    users without a stored history
@@ -28,6 +29,10 @@ class InputError(BeamtreeError):
 
 class DataError(InputError):
     """A log or an item table cannot be used as it is."""
+
+
+class BaselineUnavailable(InputError):
+    """A baseline lacks the library that it needs, or this data is not for it."""
 
 
 class SettingsError(InputError):

@@ -3,32 +3,33 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 
 from beamtree.artefact import load_artefact, save_artefact
+from beamtree.baselines.comparison import Comparison, compare
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.registry import Asked, choose_baselines
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
 from beamtree.data.prepare import prepare_log
 from beamtree.data.raw_ids import Ids
-from beamtree.data.split import HeldOut, Split
+from beamtree.data.split import HeldOut
 from beamtree.data.tables import Source
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
+from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics
-from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores, evaluate, split_dataset
+from beamtree.evaluation.protocol import evaluate, split_dataset
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import DEFAULT_K, Explanation, Fallback, ItemFilter, RecommendOptions
 from beamtree.retrieval.similar import Similarity
 from beamtree.retrieval.tables import recommend_histories, recommend_users, similar_items
-from beamtree.rivals.item_to_item import ItemToItem
-from beamtree.rivals.popularity import Popularity
 
 if TYPE_CHECKING:
     from beamtree.fitting.estimator import MakeEstimator
@@ -107,8 +108,8 @@ class DeepTreeRetriever:
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
         recommender, self._test_metrics = Recommender(artefact, parts=self._parts), None
         if len(split.test):
-            recommend = by_beam(recommender.engine, beam_width=config.retrieval.beam_width)
-            self._test_metrics = evaluate(recommend, self._dataset, split.test, config=config)
+            search = BeamSearch(recommender.engine, config.retrieval.beam_width)
+            self._test_metrics = evaluate(search, self._dataset, split.test, config=config)
             measured = replace(artefact, metrics={"test": dict(self._test_metrics)})
             recommender = Recommender(measured, parts=self._parts)
         self._recommender = recommender
@@ -202,13 +203,16 @@ class DeepTreeRetriever:
         users: Literal["test", "validation"] = "test",
         beam_width: int | None = None,
         exact: bool = True,
-    ) -> dict[str, Metrics]:
-        """Metrics on the held-out users: by beam search, by an exact scan with the same model, and by simple rivals.
-
-        The rivals: what followed the items of the history most often (where SciPy is installed), and popularity.
+        baselines: Asked = "simple",
+        estimator_cache: str | Path | None = None,
+        listen: "Listener | None" = None,
+    ) -> Comparison:
+        """Metrics on the held-out users: by beam search, by an exact scan with the same model, and of baselines.
 
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
         because its held-out users would not be the ones that training never saw.
+        baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or names.
+        estimator_cache: a folder where SASRec is found or kept. listen: called with each event of its training.
         """
         dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
         if dataset is None:
@@ -224,14 +228,24 @@ class DeepTreeRetriever:
             raise DataError(
                 f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
             )
-        contenders = self._contenders(dataset, split, beam_width=beam_width, exact=exact)
+        chosen = choose_baselines(baselines, dataset, config=self.config)
+        width = beam_width or self.config.retrieval.beam_width
+        own: dict[str, Answers] = {_beam_search(width): BeamSearch(self.recommender.engine, width)}
+        if exact:
+            own["exact scan"] = ExactScan(self.recommender.engine)
         known: dict[str, Metrics] = {}
         if users == "test" and self._test_metrics is not None:
             known[_beam_search(self.config.retrieval.beam_width)] = self._test_metrics
-        return {
-            name: known[name] if name in known else evaluate(recommend, dataset, held_out, config=self.config)
-            for name, recommend in contenders.items()
+        model = {
+            name: known[name] if name in known else evaluate(search, dataset, held_out, config=self.config)
+            for name, search in own.items()
         }
+        budget = Budget(
+            self.config,
+            directory=None if estimator_cache is None else Path(estimator_cache),
+            listen=listen or _log_event,
+        )
+        return compare(model, chosen, dataset, split, users=held_out, budget=budget)
 
     def held_out(self) -> HeldOut:
         """The test users of the log that was fitted on."""
@@ -295,27 +309,6 @@ class DeepTreeRetriever:
             raise SettingsError(
                 f"{' and '.join(needy)} need an item table. Give one with --items (items=...), or choose other values."
             )
-
-    def _contenders(
-        self, dataset: Dataset, split: Split, *, beam_width: int | None, exact: bool
-    ) -> dict[str, Recommend]:
-        width = beam_width or self.config.retrieval.beam_width
-        num_items = len(dataset.items)
-        popularity = Popularity.fit(dataset.sequences, split.train, num_items=num_items)
-        contenders: dict[str, Recommend] = {_beam_search(width): by_beam(self.recommender.engine, beam_width=width)}
-        if exact:
-            contenders["exact scan"] = by_scan(self.recommender.engine)
-        if find_spec("scipy") is not None:
-            counted = ItemToItem.fit(dataset.sequences, split.train, num_items=num_items)
-            contenders["item to item"] = by_scores(
-                counted.scores, history_length=counted.history_length, num_items=num_items
-            )
-        contenders["popularity"] = lambda requests, k: popularity.recommend(
-            k,
-            num_users=len(requests),
-            seen=None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets),
-        )[0]
-        return contenders
 
 
 def _beam_search(width: int) -> str:

@@ -19,7 +19,8 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import Spans, Split
-from beamtree.evaluation.protocol import by_beam, by_scan, evaluate, split_dataset
+from beamtree.evaluation.answers import BeamSearch, ExactScan
+from beamtree.evaluation.protocol import evaluate, split_dataset
 from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
@@ -103,9 +104,9 @@ def run(
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     asked = split.test.take(slice(0, ASKED_USERS))
-    evaluate(by_beam(engine, beam_width=config.retrieval.beam_width), dataset, asked, config=config)
+    evaluate(BeamSearch(engine, config.retrieval.beam_width), dataset, asked, config=config)
     peaks.end("search")
-    evaluate(by_scan(engine), dataset, asked, config=config)
+    evaluate(ExactScan(engine), dataset, asked, config=config)
     peaks.end("exact scan")
     return peaks.mb
 

@@ -15,7 +15,8 @@ from typing import Any
 from beamtree.config import Config
 from beamtree.data.dataset import prepare_dataset
 from beamtree.data.interactions import read_interactions
-from beamtree.evaluation.protocol import by_beam, describe_protocol, evaluate, split_dataset
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.protocol import describe_protocol, evaluate, split_dataset
 from beamtree.fitting.fit import fit_model
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
@@ -84,8 +85,8 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     artefact = fit_model(dataset, split, config=config, work=None, listen=count, should_stop=lambda: False)
     seconds = time.perf_counter() - started
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
-    recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
-    metrics = evaluate(recommend, dataset, split.validation, config=config)
+    search = BeamSearch(engine, config.retrieval.beam_width)
+    metrics = evaluate(search, dataset, split.validation, config=config)
     return {
         "log": Path(arguments.log).parent.name,
         "preset": "small",

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from beamtree.baselines.registry import BASELINES
+from beamtree.baselines.sasrec import SASREC_SYSTEMS
+
 READING = ("log", "data", "retrieval")
 """What every system depends on: what is read, who is held out, and how they are asked."""
 
@@ -12,18 +15,13 @@ SECTIONS = {
     "dtr-u": (*READING, *TREE),
     "dtr-t": (*READING, *TREE),
     "dtr-t-rl": (*READING, *TREE, "estimator"),
-    "sasrec": (*READING, "estimator"),
-    "item-to-item": READING,
-    "popularity": READING,
+    **dict.fromkeys(BASELINES, READING),
+    **dict.fromkeys(SASREC_SYSTEMS, (*READING, "estimator")),
 }
-ALSO = {
-    "sasrec": (
-        "model.windows",
-        "training.target_horizon",
-        "training.targets_per_history",
-        "training.validation_users",
-    )
-}
+ALSO = dict.fromkeys(
+    SASREC_SYSTEMS,
+    ("model.windows", "training.target_horizon", "training.targets_per_history", "training.validation_users"),
+)
 """Of other sections: the histories, the targets and the users that validate are those of the trees."""
 
 UNDECIDED = ("training.seed", "training.method", "training.device", "training.checkpoint_minutes")

@@ -2,7 +2,7 @@
 
     extends = "faithful-ml-1m.toml"      # optional: another file of the same folder, whose values this one overrides
     role = "faithful"                    # faithful: as the paper has it; best: as good as we can; trial: never tested
-    system = "dtr-t"                     # dtr-u, dtr-t, dtr-t-rl, sasrec, item-to-item or popularity
+    system = "dtr-t"                     # dtr-u, dtr-t, dtr-t-rl, or a baseline by name
     preset = "default"                   # where the settings start from
     note = "longer warm-up"              # optional: what a trial tries, for its row of the report
 
@@ -32,12 +32,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from beamtree.baselines.registry import BASELINES
 from beamtree.config import Config, PresetName
 from beamtree.errors import InputError, SettingsError
 
 Role = Literal["faithful", "best", "trial"]
-System = Literal["dtr-u", "dtr-t", "dtr-t-rl", "sasrec", "item-to-item", "popularity"]
 TREE_SYSTEMS = ("dtr-u", "dtr-t", "dtr-t-rl")
+SYSTEM_CHOICES = (*TREE_SYSTEMS, *BASELINES)
 
 KEYS = {"extends", "role", "system", "preset", "note", "data", "config", "study", "exact_users"}
 DATA_KEYS = {"name", "log", "items"}
@@ -77,7 +78,7 @@ class Experiment:
 
     file: str
     role: Role
-    system: System
+    system: str
     data: DataSource
     preset: PresetName
     overrides: Mapping[str, Any] = field(hash=False)
@@ -115,7 +116,7 @@ def read_experiments(file: Path) -> list[Experiment]:
     study = raw.get("study")
     systems: list[Any] = (study or {}).get("systems") or [raw.get("system")]
     for system in systems:
-        _refuse_other(system, get_args(System), f"{file}: system")
+        _refuse_other(system, SYSTEM_CHOICES, f"{file}: system")
     _refuse_other(raw["role"], get_args(Role), f"{file}: role")
     _refuse_unknown(raw["data"], DATA_KEYS, f"{file}, [data]")
     try:

@@ -21,6 +21,7 @@ LOOKS = {
     "popularity": ("#b59a2a", "v"),
 }
 """Colour and marker of each system."""
+OTHER_LOOK = ("#444444", "x")
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "beamtree",
@@ -87,7 +88,7 @@ def _draw(
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         for number, system in enumerate(sorted(curves, key=ORDER.index)):
-            colour, marker = LOOKS[system]
+            colour, marker = LOOKS.get(system, OTHER_LOOK)
             axes.errorbar(
                 [place + beside * (number - (len(curves) - 1) / 2) for place in curves[system]],
                 [spread.mean for spread in curves[system].values()],

@@ -173,16 +173,16 @@ def measure(trained: Trained, dataset: Dataset, users: HeldOut, *, config: Confi
     asked = held_out_requests(dataset, users, exclude_seen=False)
     measured: Line = {
         "users": len(users),
-        "metrics": _rounded(evaluate(trained.recommend, dataset, users, config=config)),
-        "unseen": _rounded(evaluate(trained.recommend, dataset, users, config=_without_seen(config))),
-        "seen@20": round(share_among(trained.recommend(asked, 20), users.seen(dataset.sequences)), 6),
+        "metrics": _rounded(evaluate(trained.answers, dataset, users, config=config)),
+        "unseen": _rounded(evaluate(trained.answers, dataset, users, config=_without_seen(config))),
+        "seen@20": round(share_among(trained.answers.search(asked, k=20).items, users.seen(dataset.sequences)), 6),
         "exact": None,
     }
     if trained.exact is not None and exact_users > 0:
         some = users.take(np.unique(np.linspace(0, len(users) - 1, min(exact_users, len(users))).astype(np.int64)))
         measured["exact"] = {
             "users": len(some),
-            "beam": _rounded(evaluate(trained.recommend, dataset, some, config=config)),
+            "beam": _rounded(evaluate(trained.answers, dataset, some, config=config)),
             "scan": _rounded(evaluate(trained.exact, dataset, some, config=config)),
         }
     return measured

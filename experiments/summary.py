@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from beamtree.baselines.registry import BASELINES
 from beamtree.config import Config
 from experiments.decisive import decisive_settings
 from experiments.results import Line, is_replaced
@@ -17,6 +18,7 @@ SYSTEM_NAMES = {
     "item-to-item": "item to item",
     "popularity": "popularity",
 }
+SYSTEM_NAMES |= {name: name for name in BASELINES if name not in SYSTEM_NAMES}
 ORDER = list(SYSTEM_NAMES)
 
 

@@ -1,26 +1,24 @@
-"""The systems under test: each learns from the training spans and then recommends."""
+"""The systems under test: trees of every method, and the baselines of the registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from beamtree.artefact import Artefact
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.registry import BASELINES
+from beamtree.baselines.sasrec import SASREC_SYSTEMS
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
-from beamtree.data.requests import Requests
-from beamtree.data.split import Spans, Split
-from beamtree.evaluation.protocol import Recommend, by_beam, by_scan, by_scores
+from beamtree.data.split import Split
+from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
 from beamtree.model.estimator import Estimator
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
-from beamtree.rivals.item_to_item import ItemToItem
-from beamtree.rivals.popularity import Popularity
 from beamtree.training.interrupt import stop_requests
 from beamtree.training.windows import TrainingWindows
 from experiments.estimators import obtain_estimator
@@ -48,8 +46,8 @@ class Trained:
     artefact, estimator: a tree's own, and what rectified its labels.
     """
 
-    recommend: Recommend
-    exact: Recommend | None
+    answers: Answers
+    exact: Answers | None
     instances: int
     best_round: int = 0
     rounds: tuple[Round, ...] = ()
@@ -92,8 +90,8 @@ def train_tree(lesson: Lesson) -> Trained:
     batch_size = min(config.training.batch_size, training["instances"])
     rounds = _rounds(training["rounds"], batch_size=batch_size)
     return Trained(
-        recommend=by_beam(engine, beam_width=config.retrieval.beam_width),
-        exact=by_scan(engine),
+        answers=BeamSearch(engine, config.retrieval.beam_width),
+        exact=ExactScan(engine),
         instances=training["steps"] * batch_size,
         best_round=training["best_round"],
         rounds=rounds,
@@ -103,54 +101,29 @@ def train_tree(lesson: Lesson) -> Trained:
     )
 
 
-def train_sasrec(lesson: Lesson) -> Trained:
-    """SASRec alone, stopped by its validation; every item is scored."""
+def train_baseline(name: str, lesson: Lesson) -> Trained:
+    """A baseline of the registry; every item is scored.
+
+    One that uses SASRec shares it with all runs, and is charged with what training it took.
+    """
     dataset, split, config = lesson.dataset, lesson.split, lesson.config
-    estimator, cost = obtain_estimator(lesson.estimators, dataset, split, config=config, journal=lesson.journal)
-    windows = TrainingWindows.cut(dataset.sequences, split, length=config.model.history_length)
-    targets = int((windows.end - windows.first - 1).sum())
-    return Trained(
-        recommend=by_scores(estimator.scores, history_length=estimator.history_length, num_items=len(dataset.items)),
-        exact=None,
-        instances=targets * cost.epochs,
-    )
-
-
-def train_popularity(lesson: Lesson) -> Trained:
-    """The same list for everyone, by training interactions."""
-    dataset, spans = lesson.dataset, lesson.split.train
-    popularity = Popularity.fit(dataset.sequences, spans, num_items=len(dataset.items))
-
-    def recommend(requests: Requests, k: int) -> npt.NDArray[np.int32]:
-        seen = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
-        return popularity.recommend(k, num_users=len(requests), seen=seen)[0]
-
-    return Trained(recommend=recommend, exact=None, instances=_interactions(spans))
-
-
-def train_item_to_item(lesson: Lesson) -> Trained:
-    """What followed the items of the history most often, counted."""
-    dataset, spans = lesson.dataset, lesson.split.train
-    model = ItemToItem.fit(dataset.sequences, spans, num_items=len(dataset.items))
-    return Trained(
-        recommend=by_scores(model.scores, history_length=model.history_length, num_items=len(dataset.items)),
-        exact=None,
-        instances=_interactions(spans),
-    )
+    instances = int((split.train.end - split.train.start).sum())
+    if name in SASREC_SYSTEMS:
+        _, cost = obtain_estimator(lesson.estimators, dataset, split, config=config, journal=lesson.journal)
+        windows = TrainingWindows.cut(dataset.sequences, split, length=config.model.history_length)
+        instances = int((windows.end - windows.first - 1).sum()) * cost.epochs
+    with stop_requests() as should_stop:
+        budget = Budget(config, directory=lesson.estimators, listen=lesson.journal, should_stop=should_stop)
+        answers = BASELINES[name].fit(dataset, split, budget=budget)
+    return Trained(answers=answers, exact=None, instances=instances)
 
 
 SYSTEMS: dict[str, Callable[[Lesson], Trained]] = {
     "dtr-u": train_tree,
     "dtr-t": train_tree,
     "dtr-t-rl": train_tree,
-    "sasrec": train_sasrec,
-    "item-to-item": train_item_to_item,
-    "popularity": train_popularity,
+    **{name: partial(train_baseline, name) for name in BASELINES},
 }
-
-
-def _interactions(spans: Spans) -> int:
-    return int((spans.end - spans.start).sum())
 
 
 def _rounds(reports: list[dict[str, Any]], *, batch_size: int) -> tuple[Round, ...]:

@@ -1,28 +1,24 @@
 """Test users are asked once: what `fit` measured is what `evaluate` says right after it."""
 
-from typing import Any
-
 import pytest
 
 from beamtree import recommender
-from beamtree.evaluation.protocol import Recommend, by_beam
+from beamtree.data.requests import Requests
+from beamtree.evaluation.answers import BeamSearch
 from beamtree.recommender import DeepTreeRetriever
+from beamtree.retrieval.result import SearchResult
 from tests.small import small_config, two_group_log
 
 
 def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatch) -> None:
     searches: list[int] = []
 
-    def counting(engine: Any, *, beam_width: int) -> Recommend:
-        search = by_beam(engine, beam_width=beam_width)
+    class Counting(BeamSearch):
+        def search(self, requests: Requests, *, k: int) -> SearchResult:
+            searches.append(self.beam_width)
+            return super().search(requests, k=k)
 
-        def recommend(*question: Any) -> Any:
-            searches.append(beam_width)
-            return search(*question)
-
-        return recommend
-
-    monkeypatch.setattr(recommender, "by_beam", counting)
+    monkeypatch.setattr(recommender, "BeamSearch", Counting)
     model = DeepTreeRetriever(small_config()).fit(two_group_log())
     width = model.config.retrieval.beam_width
     assert searches == [width]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,8 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from beamtree.evaluation.metrics import Metrics
+from beamtree.evaluation.verdict import METRIC
 
 if TYPE_CHECKING:
+    from beamtree.baselines.comparison import Comparison
     from beamtree.training.events import Event, Listener
 
 results = Console(highlight=False)
@@ -26,19 +28,43 @@ messages = Console(stderr=True, highlight=False)
 SHOWN_METRICS = ("precision", "recall", "F", "NDCG")
 
 
-def metrics_table(contenders: Mapping[str, Metrics], *, title: str, cutoffs: Sequence[int] = (20, 40)) -> Table:
-    """For each cutoff a row for each recommender, with a column for each metric."""
+def metrics_table(systems: Mapping[str, Metrics], *, title: str, cutoffs: Sequence[int] = (20, 40)) -> Table:
+    """For each cutoff a row for each system, with a column for each metric."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("")
     table.add_column("top", justify="right")
     for name in SHOWN_METRICS:
         table.add_column(name, justify="right")
     for cutoff in cutoffs:
-        for contender, metrics in contenders.items():
+        for system, metrics in systems.items():
             cells = [f"{metrics[f'{name.lower()}@{cutoff}']:.4f}" for name in SHOWN_METRICS]
-            table.add_row(contender, str(cutoff), *cells)
+            table.add_row(system, str(cutoff), *cells)
         table.add_section()
     return table
+
+
+def show_comparison(comparison: "Comparison", *, title: str) -> None:
+    """The table of a model and its baselines, what is missing from it, and how the model stands."""
+    for reason in comparison.left_out.values():
+        messages.print(f"Left out: {reason}", markup=False)
+    results.print(metrics_table(comparison, title=title))
+    if comparison.verdict is not None:
+        results.print(comparison.verdict.line(), markup=False, soft_wrap=True)
+
+
+def comparison_json(comparison: "Comparison") -> dict[str, Any]:
+    """The same as plain values: metrics by system, seconds and absentees among the baselines, and the verdict."""
+    verdict = comparison.verdict
+    return {
+        "metrics": {name: dict(values) for name, values in comparison.items()},
+        "baselines": {
+            "seconds": {name: round(seconds, 3) for name, seconds in comparison.seconds.items()},
+            "left_out": dict(comparison.left_out),
+        },
+        "verdict": None
+        if verdict is None
+        else asdict(verdict) | {"interval": verdict.interval._asdict(), "metric": METRIC, "line": verdict.line()},
+    }
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from beamtree.cli.console import fit_progress, messages, metrics_table, results
+from beamtree.cli.console import fit_progress, messages, results, show_comparison
 from beamtree.config import Config
 from beamtree.data.public import fetch
 from beamtree.evaluation.protocol import describe_protocol
@@ -35,8 +35,7 @@ def demo(
     training = model.recommender.artefact.training
     results.print(f"[bold]The split[/]: {training['split']}.")
     results.print(f"[bold]Learning[/]: {training['steps']:,} steps in {training['seconds']:.0f} s.\n")
-    contenders = model.evaluate()
-    results.print(metrics_table(contenders, title=f"Held-out users, {describe_protocol(model.config)}"))
+    show_comparison(model.evaluate(), title=f"Held-out users, {describe_protocol(model.config)}")
     _show_people(model)
     results.print("\n[bold]Next[/]")
     for command in (

@@ -1,12 +1,13 @@
-"""beamtree evaluate: metrics of a saved model on the users it was not trained on."""
+"""beamtree evaluate: metrics of a saved model on the users it was not trained on, beside baselines."""
 
 import json
+from contextlib import nullcontext
 from typing import Annotated, Literal
 
 import typer
 
-from beamtree.cli.console import messages, metrics_table, results
-from beamtree.cli.options import BeamOption, LogOption, ModelArgument
+from beamtree.cli.console import comparison_json, fit_progress, messages, results, show_comparison
+from beamtree.cli.options import BeamOption, LogOption, ModelArgument, estimators_beside
 from beamtree.data.interactions import read_log
 from beamtree.data.prepare import explain_seen_items
 from beamtree.data.profile import LogProfile
@@ -21,21 +22,42 @@ def evaluate(
     users: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
     beam: BeamOption = None,
     exact: Annotated[bool, typer.Option(help="Also scan every item with the same model.")] = True,
+    baselines: Annotated[
+        str,
+        typer.Option(
+            help="simple: those that take seconds on this log; all: also those that learn, minutes; none; or names, "
+            "such as item-to-item,ease."
+        ),
+    ] = "simple",
     as_json: Annotated[bool, typer.Option("--json", help="All metrics as JSON.")] = False,
 ) -> None:
-    """Measure a model on held-out users of the log that it was fitted on, beside an exact scan and simple rivals."""
+    """Measure a model on held-out users of the log that it was fitted on, beside an exact scan and baselines.
+
+    The last line says whether the model is ahead of the best baseline, level with it, or behind.
+    """
     retriever = DeepTreeRetriever.load(model)
     interactions = read_log(log, retriever.config.log)
-    contenders = retriever.evaluate(interactions, users=users, beam_width=beam, exact=exact)
-    measured = next(iter(contenders.values()))
+    kept = estimators_beside(model)
+    trains = baselines not in ("none", "simple")
+    with fit_progress() if trains else nullcontext() as listen:
+        comparison = retriever.evaluate(
+            interactions,
+            users=users,
+            beam_width=beam,
+            exact=exact,
+            baselines=baselines,
+            estimator_cache=kept if kept.is_dir() else None,
+            listen=listen,
+        )
+    measured = next(iter(comparison.values()))
     protocol = describe_protocol(retriever.config, measured)
     _hint_at_repeats(retriever)
     if as_json:
-        metrics = {name: dict(values) for name, values in contenders.items()}
         split = retriever.recommender.artefact.training["split"]
-        results.print_json(json.dumps({"users": users, "split": split, "protocol": protocol, "metrics": metrics}))
+        about = {"users": users, "split": split, "protocol": protocol}
+        results.print_json(json.dumps(about | comparison_json(comparison)))
     else:
-        results.print(metrics_table(contenders, title=f"{measured.num_users:,} {users} users ({protocol})"))
+        show_comparison(comparison, title=f"{measured.num_users:,} {users} users ({protocol})")
 
 
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from beamtree.cli.console import bullet_list, fit_progress, messages, metrics_table, results
+from beamtree.cli.console import bullet_list, fit_progress, messages, results, show_comparison
 from beamtree.cli.options import (
     BadRowsOption,
     ColumnOption,
@@ -145,9 +145,9 @@ def report(model: DeepTreeRetriever) -> None:
         )
     )
     if "test" in artefact.metrics:
-        contenders = model.evaluate(exact=False)
-        protocol = describe_protocol(model.config, next(iter(contenders.values())))
-        results.print(metrics_table(contenders, title=f"Test users ({protocol})"))
+        comparison = model.evaluate(exact=False)
+        protocol = describe_protocol(model.config, next(iter(comparison.values())))
+        show_comparison(comparison, title=f"Test users ({protocol})")
 
 
 def _estimator_share(training: Mapping[str, Any]) -> list[str]:

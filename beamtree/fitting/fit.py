@@ -15,8 +15,8 @@ from beamtree.fitting.planting import first_order
 from beamtree.fitting.remembering import remember
 from beamtree.fitting.run import FitRun, WorkDirectory
 from beamtree.model.attention import make_attention
+from beamtree.model.counting import count_items
 from beamtree.model.part import MakePart
-from beamtree.rivals.popularity import Popularity
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
@@ -77,7 +77,7 @@ def fit_model(
         config=config,
         weights=weights,
         tree=rounds.best_tree,
-        popularity=Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts,
+        popularity=count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)),
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
         training={

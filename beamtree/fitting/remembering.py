@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from beamtree.evaluation.protocol import by_beam, evaluate
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.protocol import evaluate
 from beamtree.fitting.calibration import calibrate
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import CUTOFFS, sample_users
@@ -42,8 +43,8 @@ def remember(
         on_step()
         arrays = {**learned, **_named(memory.weighed(weights))}
         engine = Engine(build_scorer(arrays, tree, config=config, parts=parts), tree)
-        recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
-        return evaluate(recommend, run.dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
+        search = BeamSearch(engine, config.retrieval.beam_width)
+        return evaluate(search, run.dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
 
     calibrated = calibrate(
         measure if len(users) else None,

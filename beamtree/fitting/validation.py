@@ -8,7 +8,8 @@ from beamtree import native
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut
-from beamtree.evaluation.protocol import by_beam, by_scores, evaluate
+from beamtree.evaluation.answers import BeamSearch, scored_by
+from beamtree.evaluation.protocol import evaluate
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, attention_alone
 from beamtree.model.torch_scorer import TorchScorer
@@ -34,9 +35,8 @@ def model_validation(
         return None
 
     def validate() -> Mapping[str, float]:
-        engine = Engine(_scorer_of(score, config=config), score.tree)
-        recommend = by_beam(engine, beam_width=config.retrieval.beam_width)
-        return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
+        search = BeamSearch(Engine(_scorer_of(score, config=config), score.tree), config.retrieval.beam_width)
+        return evaluate(search, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate
 
@@ -56,7 +56,7 @@ def estimator_validation(
         return None
 
     def validate(estimator: Estimator) -> Mapping[str, float]:
-        recommend = by_scores(estimator.scores, history_length=estimator.history_length, num_items=len(dataset.items))
-        return evaluate(recommend, dataset, users, config=config, cutoffs=CUTOFFS)
+        search = scored_by(estimator, num_items=len(dataset.items))
+        return evaluate(search, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate

@@ -1,4 +1,4 @@
-"""Counting what followed what in the training spans: in the kernels where they were compiled, else in NumPy."""
+"""Counting in the training spans: how often each item occurs, and what followed what."""
 
 from typing import NamedTuple
 
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from beamtree import native
 from beamtree.data.sequences import flatten_spans
 from beamtree.data.split import Spans
+from beamtree.errors import InputError
 from beamtree.types import Int32Array, Int64Array
 
 
@@ -19,10 +20,22 @@ class Followers(NamedTuple):
     counts: npt.NDArray[np.uint32]
 
 
+def count_items(items: Int32Array, spans: Spans, *, num_items: int) -> Int64Array:
+    """Interactions of each item inside the spans, (items,). items: the flat sequences."""
+    inside, _ = flatten_spans(items, starts=spans.start, ends=spans.end)
+    if inside.size and inside.max() >= num_items:
+        raise InputError(
+            f"Expected items below num_items = {num_items}, got item {inside.max()} in the training set. "
+            "Give the number of items of the data set."
+        )
+    return np.bincount(inside, minlength=num_items)
+
+
 def count_followers(items: Int32Array, spans: Spans, *, num_items: int, window: int, most: int) -> Followers:
     """For each item what came within `window` interactions after it in the same span, itself left out.
 
-    items: the flat sequences. Of each list the `most` frequent are kept; equal counts go to the lower item.
+    items: the flat sequences. Of each list the `most` frequent are kept; equal counts go to the lower item. Counted in
+    the kernels where they were compiled, else in NumPy.
     """
     if native.is_available():
         from beamtree.native.counting import count_followers as count_in_kernels

@@ -19,22 +19,22 @@ from tests.serving.models import random_artefact
 
 FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
 
+SIMPLE = ["popularity", "item-to-item", "tfidf-knn", "ease"]
 
-def test_from_a_log_to_recommendations(beamtree: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
     fitted = beamtree(*FIT, "--log-json", "events.ndjson")
     assert fitted.code == 0, fitted.err
     assert "recall" in fitted.out
     assert "popularity" in fitted.out
+    assert "best simple baseline" in fitted.out
     assert not Path("model.checkpoint").exists()
     events = [json.loads(line) for line in Path("events.ndjson").read_text().splitlines()]
     assert {event["event"] for event in events} == {"LogPrepared", "StepDone", "Validated"}
 
     evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
     metrics = json.loads(evaluated.out)["metrics"]
-    assert list(metrics) == ["beam search (10)", "exact scan", "item to item", "popularity"]
-    monkeypatch.setattr("beamtree.recommender.find_spec", lambda _: None)
-    without_scipy = json.loads(beamtree("evaluate", "model", "--log", "ratings.csv", "--json").out)["metrics"]
-    assert list(without_scipy) == ["beam search (10)", "exact scan", "popularity"]
+    assert list(metrics) == ["beam search (10)", "exact scan", *SIMPLE]
     inspected = json.loads(beamtree("inspect", "model", "--json").out)
     assert inspected["metrics"]["test"]["f@20"] == pytest.approx(metrics["beam search (10)"]["f@20"])
     assert inspected["facts"]["items"] == "24"
@@ -105,6 +105,44 @@ def test_explanations(beamtree: Command, folder: Path) -> None:
         if suffix == ".csv":
             because = [[] if ids is None else [int(one) for one in str(ids).split()] for ids in because]
         assert because == explained["because_of"].to_list()
+
+
+@pytest.mark.usefixtures("folder")
+def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
+    beamtree: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beamtree(*FIT)
+    evaluate = ("evaluate", "model", "--log", "ratings.csv")
+    shown = beamtree(*evaluate)
+    last = shown.out.strip().splitlines()[-1]
+    assert last.startswith(("Ahead of", "Level with", "Behind")), last
+    assert "best simple baseline" in last
+    assert "over 4 users" in last
+    found = json.loads(beamtree(*evaluate, "--json").out)
+    verdict = found["verdict"]
+    assert verdict["line"] == last
+    assert (verdict["metric"], verdict["num_users"]) == ("f@20", 4)
+    baselines = {name: found["metrics"][name]["f@20"] for name in SIMPLE}
+    assert verdict["baseline"] == max(baselines, key=lambda name: baselines[name])
+    ratio = found["metrics"]["beam search (10)"]["f@20"] / baselines[verdict["baseline"]]
+    assert verdict["interval"]["estimate"] == pytest.approx(ratio - 1)
+    assert verdict["interval"]["low"] <= ratio - 1 <= verdict["interval"]["high"]
+    assert found["baselines"]["seconds"].keys() == set(SIMPLE)
+
+    none = json.loads(beamtree(*evaluate, "--baselines", "none", "--json").out)
+    assert (list(none["metrics"]), none["verdict"]) == (["beam search (10)", "exact scan"], None)
+    some = json.loads(beamtree(*evaluate, "--no-exact", "--baselines", "ials,popularity", "--json").out)
+    assert list(some["metrics"]) == ["beam search (10)", "popularity", "ials"]
+    assert "the best baseline (" in some["verdict"]["line"]
+    unknown = beamtree(*evaluate, "--baselines", "itemtoitem")
+    assert unknown.code == 1
+    assert "Choose from popularity, trend-popularity" in unknown.err
+
+    monkeypatch.setattr("beamtree.baselines.registry.find_spec", lambda _: None)
+    without = beamtree(*evaluate, "--json")
+    assert list(json.loads(without.out)["metrics"]) == ["beam search (10)", "exact scan", "popularity", "item-to-item"]
+    assert "pip install 'beamtree[baselines]'" in json.loads(without.out)["baselines"]["left_out"]["ease"]
+    assert "Left out: ease needs scipy" in beamtree(*evaluate).err
 
 
 @pytest.mark.usefixtures("folder")

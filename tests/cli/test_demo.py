@@ -27,8 +27,9 @@ def test_demo(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         "The split",
         "beam search",
         "exact scan",
-        "item to item",
         "popularity",
+        "item-to-item",
+        "best simple baseline",
         "User u",
         "Next",
     ]

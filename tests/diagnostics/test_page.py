@@ -15,7 +15,8 @@ from beamtree.diagnostics.headlines import headlines
 from beamtree.diagnostics.page import SECTIONS, render_page
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.errors import DataError
-from beamtree.evaluation.protocol import by_beam, evaluate
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.protocol import evaluate
 from beamtree.model.estimator import PopularityEstimator
 from beamtree.recommender import DeepTreeRetriever
 from tests.small import small_config, two_group_log
@@ -131,8 +132,8 @@ def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagn
     """All validation users were asked, so F@20 at the beam's width is what `evaluate` says."""
     examined = examine(model, LOG, users=100, group=None, seed=0)
     result = diagnostics.beams.results[-1]
-    recommend = by_beam(model.recommender.engine, beam_width=result.width)
-    metrics = evaluate(recommend, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
+    search = BeamSearch(model.recommender.engine, result.width)
+    metrics = evaluate(search, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
     assert result.f.mean == pytest.approx(metrics["f@20"])
 
 

@@ -15,7 +15,7 @@ from beamtree.data.split import HeldOut
 from beamtree.errors import DataError, SettingsError
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.protocol import describe_protocol, evaluate
-from beamtree.types import Int32Array
+from beamtree.retrieval.result import SearchResult
 from tests.small import small_config
 
 
@@ -42,25 +42,26 @@ def config_with(*, protocol: str = "clean", exclude_seen: bool | None = True) ->
 
 
 class Listed:
-    """A recommender that gives user u the list u, and remembers whom it was asked for."""
+    """A system that gives user u the list u, and remembers whom it was asked for."""
 
     def __init__(self, lists: list[list[int]]) -> None:
         self.lists = np.array(lists, dtype=np.int32)
         self.asked: list[int] = []
 
-    def __call__(self, requests: Requests, k: int) -> Int32Array:
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
         assert requests.users is not None
         self.asked = requests.users.tolist()
-        return np.ascontiguousarray(self.lists[requests.users, :k])
+        items = np.ascontiguousarray(self.lists[requests.users, :k])
+        return SearchResult(items, np.zeros(items.shape, dtype=np.float32))
 
 
 RECOMMENDED = [[3, 5, 4], [2, 3, 4], [0, 1, 3]]
 
 
 def measured(**changes: Any) -> tuple[Any, list[int]]:
-    recommend = Listed(RECOMMENDED)
-    found = evaluate(recommend, DATASET, USERS, config=config_with(**changes), cutoffs=(3,))
-    return found, recommend.asked
+    system = Listed(RECOMMENDED)
+    found = evaluate(system, DATASET, USERS, config=config_with(**changes), cutoffs=(3,))
+    return found, system.asked
 
 
 def test_labels_that_were_seen_do_not_count_and_users_without_others_are_left_out() -> None:

@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import polars as pl
 import pytest
@@ -7,18 +5,11 @@ import pytest
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
+from beamtree.data.requests import Requests
 from beamtree.data.split import HeldOut, split_by_time, split_leave_last_out, split_none, split_users
-from beamtree.evaluation import protocol
-from beamtree.evaluation.protocol import (
-    Questions,
-    by_beam,
-    by_scan,
-    by_scores,
-    evaluate,
-    split_dataset,
-)
-from beamtree.retrieval.engine import Engine
-from tests.small import ragged, random_tree, sequences_of, small_config, stirred_model, weights_of
+from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.retrieval.result import SearchResult
+from tests.small import small_config
 
 
 def dataset_of(lists: list[list[int]]) -> Dataset:
@@ -40,15 +31,16 @@ USERS = held_out((0, 3, 7), (7, 8, 9))
 
 
 class Listed:
-    """A recommender that always says the same, and remembers what it was asked."""
+    """A system that always says the same, and remembers what it was asked."""
 
     def __init__(self, lists: list[list[int]]) -> None:
         self.lists = lists
-        self.asked: list[tuple[Questions, int]] = []
+        self.asked: list[tuple[Requests, int]] = []
 
-    def __call__(self, questions: Questions, k: int) -> Any:
-        self.asked.append((questions, k))
-        return np.array(self.lists, dtype=np.int32)
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
+        self.asked.append((requests, k))
+        items = np.array(self.lists, dtype=np.int32)
+        return SearchResult(items, np.zeros(items.shape, dtype=np.float32))
 
 
 def config_with(*, protocol: str = "clean", exclude_seen: bool = True) -> Config:
@@ -57,8 +49,8 @@ def config_with(*, protocol: str = "clean", exclude_seen: bool = True) -> Config
 
 def test_the_clean_protocol_counts_distinct_labels() -> None:
     """Labels {3, 0, 4} and {1}. Hits at 2: {3} of [3, 5] and {1} of [1, 2]; at 3: {3, 4} and {1}."""
-    recommend = Listed([[3, 5, 4], [1, 2, 3]])
-    metrics = evaluate(recommend, DATASET, USERS, config=config_with(exclude_seen=False), cutoffs=(2, 3))
+    system = Listed([[3, 5, 4], [1, 2, 3]])
+    metrics = evaluate(system, DATASET, USERS, config=config_with(exclude_seen=False), cutoffs=(2, 3))
     assert metrics["recall@2"] == pytest.approx((1 / 3 + 1) / 2)
     assert metrics["precision@2"] == pytest.approx((1 / 2 + 1 / 2) / 2)
     assert metrics["recall@3"] == pytest.approx((2 / 3 + 1) / 2)
@@ -67,8 +59,8 @@ def test_the_clean_protocol_counts_distinct_labels() -> None:
 
 def test_the_protocol_of_the_paper_counts_repeated_labels_each_time() -> None:
     """Labels [3, 3, 0, 4] and [1]: the same hits out of one more."""
-    recommend = Listed([[3, 5, 4], [1, 2, 3]])
-    metrics = evaluate(recommend, DATASET, USERS, config=config_with(protocol="paper"), cutoffs=(2, 3))
+    system = Listed([[3, 5, 4], [1, 2, 3]])
+    metrics = evaluate(system, DATASET, USERS, config=config_with(protocol="paper"), cutoffs=(2, 3))
     assert metrics["recall@2"] == pytest.approx((1 / 4 + 1) / 2)
     assert metrics["recall@3"] == pytest.approx((2 / 4 + 1) / 2)
 
@@ -77,22 +69,23 @@ def test_the_protocol_of_the_paper_counts_repeated_labels_each_time() -> None:
     ("protocol", "exclude_seen", "excluded"),
     [("clean", True, [[0, 1, 2], [5]]), ("clean", False, None), ("paper", True, None), ("paper", False, None)],
 )
-def test_recommenders_are_asked_for_the_largest_cutoff_without_what_was_seen(
+def test_systems_are_asked_for_the_largest_cutoff_without_what_was_seen(
     protocol: str, exclude_seen: bool, excluded: list[list[int]] | None
 ) -> None:
-    recommend = Listed([[3, 5, 4], [1, 2, 3]])
-    evaluate(
-        recommend, DATASET, USERS, config=config_with(protocol=protocol, exclude_seen=exclude_seen), cutoffs=(3, 2)
-    )
-    ((questions, k),) = recommend.asked
+    system = Listed([[3, 5, 4], [1, 2, 3]])
+    evaluate(system, DATASET, USERS, config=config_with(protocol=protocol, exclude_seen=exclude_seen), cutoffs=(3, 2))
+    ((requests, k),) = system.asked
     assert k == 3
-    assert questions.histories(2).tolist() == [[1, 2], [-1, 5]]
+    assert [requests.histories.row(user).tolist() for user in range(2)] == [[0, 1, 2], [5]]
+    assert requests.users is not None
+    assert requests.users.tolist() == [0, 1]
+    assert requests.times is not None
+    assert requests.times.tolist() == [2, 0], "of the last item of the history"
     if excluded is None:
-        assert questions.excluded_items is None
+        assert requests.excluded is None
     else:
-        assert questions.excluded_items is not None
-        flat, offsets = questions.excluded_items
-        assert [part.tolist() for part in np.split(flat, offsets[1:-1])] == excluded
+        assert requests.excluded is not None
+        assert [requests.excluded.of(user).tolist() for user in range(2)] == excluded
 
 
 @pytest.mark.parametrize("holdout", ["users", "last", "time", "none"])
@@ -119,37 +112,3 @@ def test_the_protocol_reaches_the_split() -> None:
     split = split_dataset(dataset, config=config_with(protocol="paper"))
     assert split.first_target == 14
     assert (split.test.history_end - split.test.history_start == 21).all()
-
-
-def test_beam_and_scan_answer_with_the_engine() -> None:
-    config = small_config()
-    tree = random_tree(30, branching=2, seed=0)
-    engine = Engine(weights_of(stirred_model(config.model, tree, seed=0)), tree, settings=config.model)
-    sequences = sequences_of([list(range(9)), [4, 4, 9]])
-    users = held_out((0, 7, 9), (9, 11, 12))
-    questions = Questions(sequences, users, excluded_items=users.seen(sequences))
-    histories = np.array([[2, 3, 4, 5, 6], [-1, -1, -1, 4, 4]], dtype=np.int32)
-    beam = engine.search(histories, k=3, beam_width=4, excluded_items=questions.excluded_items).items
-    scan = engine.scan(histories, k=3, excluded_items=questions.excluded_items).items
-    assert by_beam(engine, beam_width=4)(questions, 3).tolist() == beam.tolist()
-    assert by_scan(engine)(questions, 3).tolist() == scan.tolist()
-    assert not set(range(7)) & set(scan[0].tolist())
-
-
-@pytest.mark.parametrize("at_a_time", [1, 13, 10_000])
-def test_best_scores_with_ties_exclusions_and_fewer_than_asked_in_blocks_of_users(
-    monkeypatch: pytest.MonkeyPatch, at_a_time: int
-) -> None:
-    """Against a full stable sort; scores of few values, users who exclude up to all but two of six items."""
-    monkeypatch.setattr(protocol, "SCORES_AT_A_TIME", at_a_time)
-    sequences = sequences_of([[user % 6, (user + 1) % 6] for user in range(9)])
-    users = held_out(*[(2 * user, 2 * user + 1, 2 * user + 2) for user in range(9)])
-    generator = np.random.default_rng(4)
-    table = generator.integers(0, 3, size=(6, 6)).astype(np.float32)
-    lists = [generator.permutation(6)[: user % 5].tolist() for user in range(9)]
-    recommend = by_scores(lambda histories: table[histories[:, -1]], history_length=2, num_items=6)
-    for k in (1, 3, 6, 8):
-        found = recommend(Questions(sequences, users, ragged(lists)), k)
-        for user, excluded in enumerate(lists):
-            ranked = [item for item in np.argsort(-table[user % 6], kind="stable").tolist() if item not in excluded]
-            assert found[user].tolist() == (ranked + [-1] * 8)[:k]

@@ -18,10 +18,10 @@ def test_every_system_is_known() -> None:
 @pytest.mark.parametrize(
     ("name", "systems"),
     [
-        ("estimator.epochs", {"dtr-t-rl", "sasrec"}),
+        ("estimator.epochs", {"dtr-t-rl", "sasrec", "sasrec-item-to-item"}),
         ("tree.branching", {"dtr-u", "dtr-t", "dtr-t-rl"}),
         ("training.learning_rate", {"dtr-u", "dtr-t", "dtr-t-rl"}),
-        ("model.windows", {"dtr-u", "dtr-t", "dtr-t-rl", "sasrec"}),
+        ("model.windows", {"dtr-u", "dtr-t", "dtr-t-rl", "sasrec", "sasrec-item-to-item"}),
         ("data.protocol", set(SYSTEMS)),
         ("training.seed", set()),
     ],

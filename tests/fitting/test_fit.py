@@ -7,21 +7,19 @@ import polars as pl
 import pytest
 
 from beamtree.artefact import Artefact, load_artefact, save_artefact
+from beamtree.baselines.popularity import popular_items
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
-from beamtree.data.requests import Requests
 from beamtree.data.split import split_none, split_users
 from beamtree.errors import ArtefactError, InterruptedTraining, SettingsError
-from beamtree.evaluation.protocol import by_beam, evaluate
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.protocol import evaluate
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
-from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions
-from beamtree.retrieval.scorers import build_scorer
 from beamtree.retrieval.tables import recommend_histories
-from beamtree.rivals.popularity import Popularity
 from beamtree.training.events import TREE_MODEL, Event, MemoryWeighed, Resumed, StepDone, Validated
 from tests.small import assert_same_bytes, small_config, two_group_log
 
@@ -84,14 +82,9 @@ def test_recommendations_stay_in_the_group_that_was_seen(fitted: Artefact) -> No
 def test_it_beats_popularity(dataset: Dataset, fitted: Artefact) -> None:
     config = learning_config(retrieval={"exclude_seen": False})
     split = split_users(dataset.sequences, seed=2)
-    engine = Engine(build_scorer(fitted.weights, fitted.tree, config=config), fitted.tree)
-    popularity = Popularity.fit(dataset.sequences, split.train, num_items=2 * GROUP)
-
-    def most_popular(requests: Requests, k: int) -> Any:
-        return popularity.recommend(k, num_users=len(requests))[0]
-
-    learned = evaluate(by_beam(engine, beam_width=8), dataset, split.test, config=config, cutoffs=(5,))
-    popular = evaluate(most_popular, dataset, split.test, config=config, cutoffs=(5,))
+    search = BeamSearch(Recommender(fitted).engine, 8)
+    learned = evaluate(search, dataset, split.test, config=config, cutoffs=(5,))
+    popular = evaluate(popular_items(dataset, split), dataset, split.test, config=config, cutoffs=(5,))
     assert learned["f@5"] > 1.3 * popular["f@5"]
 
 

@@ -17,9 +17,9 @@ from beamtree.fitting import alternation
 from beamtree.fitting.estimator import MakeEstimator
 from beamtree.fitting.fit import fit_model
 from beamtree.fitting.run import WorkDirectory
+from beamtree.model.counting import count_items
 from beamtree.model.estimator import PopularityEstimator
 from beamtree.model.score import Score, build_score
-from beamtree.rivals.popularity import Popularity
 from beamtree.storage import bundle_file, map_arrays, read_manifest
 from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned, Validated
 from beamtree.training.rounds import moved_leaf_rows, rebuilt_inner_rows
@@ -261,7 +261,7 @@ def test_another_estimator_can_stand_in() -> None:
     """One that likes what is rare rectifies other labels than one that likes what is common."""
 
     def make(dataset: Dataset, split: Split, *, rare: bool) -> PopularityEstimator:
-        counts = Popularity.fit(dataset.sequences, split.train, num_items=len(dataset.items)).counts
+        counts = count_items(dataset.sequences.items, split.train, num_items=len(dataset.items))
         return PopularityEstimator(counts.max() - counts if rare else counts)
 
     artefacts = [fit(config_of(training={"rounds": 1}), estimator=partial(make, rare=rare)) for rare in (False, True)]

@@ -1,0 +1,1 @@
+"""Systems to compare with: one protocol, one registry, one file each."""

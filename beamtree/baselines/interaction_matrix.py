@@ -1,0 +1,23 @@
+"""Histories as a sparse matrix, for baselines of linear algebra. Needs SciPy."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beamtree.data.requests import Histories
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+def interaction_matrix(histories: Histories, *, num_items: int) -> "csr_matrix":
+    """CSR float32 (histories, items): 1 where an item occurs in a history, however often."""
+    from scipy.sparse import csr_matrix
+
+    flat = histories.flattened()
+    matrix = csr_matrix(
+        (np.ones(len(flat.items), dtype=np.float32), flat.items, flat.offsets), shape=(len(flat), num_items)
+    )
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix

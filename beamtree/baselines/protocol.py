@@ -1,0 +1,61 @@
+"""What a baseline is: something that can be fitted to a split and then answers requests."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.errors import InterruptedTraining
+from beamtree.evaluation.answers import Answers
+
+if TYPE_CHECKING:
+    from beamtree.training.events import Listener
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How a baseline is fitted, and what it may cost.
+
+    config: the protocol that settings are chosen under, the seed, the history length, and SASRec's settings.
+    seconds: no further setting of a grid is tried once they have passed; epochs bound what is trained.
+    directory: where a baseline that trains keeps its checkpoints and its result; None = nowhere.
+    """
+
+    config: Config
+    seconds: float | None = None
+    directory: Path | None = None
+    listen: "Listener" = lambda _: None
+    should_stop: Callable[[], bool] = lambda: False
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seed(self) -> int:
+        """Decides every random choice."""
+        return self.config.training.seed
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the seconds have passed."""
+        return self.seconds is not None and time.monotonic() - self.started >= self.seconds
+
+    def stop_if_asked(self) -> None:
+        """InterruptedTraining when asked to stop."""
+        if self.should_stop():
+            raise InterruptedTraining("Stopped while a baseline was fitted. Nothing of that was saved.")
+
+
+class Baseline(Protocol):
+    """What can be fitted."""
+
+    name: str
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> Answers:
+        """Learn or count from the training spans alone; settings may be chosen on the validation users.
+
+        BaselineUnavailable, with the reason, where this data is not for it.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""SASRec alone, and with what was counted: the encoder that also rectifies labels. Needs torch."""
+
+import numpy as np
+
+from beamtree.baselines.item_to_item import count_transitions
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.tuning import choose
+from beamtree.data.dataset import Dataset
+from beamtree.data.requests import Requests
+from beamtree.data.split import Split
+from beamtree.evaluation.answers import ScoredItems, scored_by
+from beamtree.types import Float32Array
+
+SHARES = (0.3, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""What of the score is counted, to choose from."""
+
+
+class SasRec:
+    """Every item scored by SASRec, which is trained with the settings of the section `estimator`."""
+
+    name = "sasrec"
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
+        """As `Baseline.fit`; found again in the budget's directory where it was trained before."""
+        from beamtree.fitting.estimator import train_estimator
+
+        trained = train_estimator(
+            dataset,
+            split,
+            config=budget.config,
+            directory=budget.directory,
+            listen=budget.listen,
+            should_stop=budget.should_stop,
+        )
+        return scored_by(trained.estimator, num_items=len(dataset.items))
+
+
+class SasRecWithItemToItem:
+    """A weighed mean of SASRec's and item-to-item's scores, each standardised over the items for every request."""
+
+    name = "sasrec-item-to-item"
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
+        """As `Baseline.fit`."""
+        learned, counted = SasRec().fit(dataset, split, budget=budget).score, count_transitions(dataset, split)
+        num_items = len(dataset.items)
+
+        def mixed(share: float) -> ScoredItems:
+            def score(requests: Requests) -> Float32Array:
+                weights = np.float32(1 - share), np.float32(share)
+                return weights[0] * _standardised(learned(requests)) + weights[1] * _standardised(counted(requests))
+
+            return ScoredItems(score, num_items=num_items)
+
+        return choose(SHARES, mixed, dataset, split, name=self.name, budget=budget)
+
+
+SASREC_SYSTEMS = (SasRec.name, SasRecWithItemToItem.name)
+"""Baselines that train SASRec, with the settings of the section `estimator`."""
+
+
+def _standardised(scores: Float32Array) -> Float32Array:
+    """Rows with mean 0 and variance 1; a row of equal scores becomes 0."""
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1, keepdims=True)
+    return np.asarray(np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0))

@@ -1,0 +1,113 @@
+"""What can be asked: anything with `search`. A tree by beam or by scan, and whatever scores every item."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from beamtree.data.requests import Requests
+from beamtree.errors import InputError
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.result import SearchResult
+from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
+
+SCORES_AT_A_TIME = 2**24
+"""Scores (requests x items) that are in memory together: 64 MB."""
+
+
+class Answers(Protocol):
+    """Whatever answers requests."""
+
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
+        """The best k items that each request may get, best first; where fewer are eligible, -1 with score -inf."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class BeamSearch:
+    """Answers of a tree by beam search."""
+
+    engine: Engine
+    beam_width: int
+
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
+        """As `Answers.search`."""
+        return self.engine.search(requests, k=k, beam_width=self.beam_width)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactScan:
+    """Answers of a tree by scoring every leaf."""
+
+    engine: Engine
+
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
+        """As `Answers.search`."""
+        return self.engine.scan(requests, k=k)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredItems:
+    """Answers of anything that scores all items; equal scores go to the lower item.
+
+    score: from requests to scores (requests, items) in an array of their own; filters are applied here. It is asked for
+    a block of requests at a time, so that at most `SCORES_AT_A_TIME` scores are in memory together.
+    """
+
+    score: Callable[[Requests], Float32Array]
+    num_items: int
+
+    def search(self, requests: Requests, *, k: int) -> SearchResult:
+        """As `Answers.search`; InputError for a k below 1."""
+        result = empty_result(len(requests), k=k)
+        block = max(1, SCORES_AT_A_TIME // self.num_items)
+        for first in range(0, len(requests), block):
+            asked = requests.take(slice(first, first + block))
+            scores = _filtered(self.score(asked), asked)
+            for row, values in enumerate(scores, start=first):
+                best = _best_items(values, k)
+                result.items[row, : len(best)] = best
+                result.scores[row, : len(best)] = values[best]
+        return result
+
+
+class ScoresHistories(Protocol):
+    """A model that scores all items (histories, items) for the latest `history_length` items, padded with -1."""
+
+    history_length: int
+
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """(histories, items) for histories (histories, positions), oldest first, -1 in front."""
+        ...
+
+
+def scored_by(model: ScoresHistories, *, num_items: int) -> ScoredItems:
+    """Answers of a model that scores all items for padded histories."""
+    return ScoredItems(lambda requests: model.scores(requests.histories.latest(model.history_length)), num_items)
+
+
+def empty_result(num_requests: int, *, k: int) -> SearchResult:
+    """Nothing found yet for anybody; InputError for a k below 1."""
+    if k < 1:
+        raise InputError(f"Expected k of at least 1, got {k}.")
+    items = np.full((num_requests, k), NOTHING, dtype=np.int32)
+    return SearchResult(items, np.full((num_requests, k), -np.inf, dtype=np.float32))
+
+
+def _filtered(scores: Float32Array, requests: Requests) -> Float32Array:
+    """-inf where an item must not be returned."""
+    if requests.allowed is not None:
+        scores[:, ~requests.allowed] = -np.inf
+    if requests.excluded is not None:
+        row = np.repeat(np.arange(len(requests)), requests.excluded.lengths)
+        is_known = requests.excluded.items != NOTHING
+        scores[row[is_known], requests.excluded.items[is_known]] = -np.inf
+    return scores
+
+
+def _best_items(scores: Float32Array, k: int) -> Int64Array:
+    """The items of the k highest finite scores (items,), best first, fewer where there are fewer."""
+    least = -np.inf if k >= len(scores) else np.partition(scores, -k)[-k]
+    contenders = np.flatnonzero((scores >= least) & np.isfinite(scores))
+    return contenders[np.argsort(-scores[contenders], kind="stable")][:k]

@@ -1,0 +1,81 @@
+"""One honest line under a table: is the model ahead of the best baseline, level with it, or behind?"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from beamtree.config import Config
+from beamtree.evaluation.intervals import Interval, difference, relative_difference
+from beamtree.evaluation.metrics import Metrics
+
+METRIC = "f@20"
+SEED = 0
+"""Of the bootstrap: the same table gives the same line."""
+
+Standing = Literal["ahead", "level", "behind"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A model against the baseline with the highest METRIC.
+
+    interval: the difference in proportion to the baseline's metric, or the plain difference where that is 0
+    (is_relative tells), with its 95 % interval over users. kind: "simple baseline" where none of them learns.
+    """
+
+    standing: Standing
+    baseline: str
+    kind: str
+    interval: Interval
+    is_relative: bool
+    num_users: int
+    advice: str
+
+    def line(self) -> str:
+        """The verdict as one sentence."""
+        other = f"the best {self.kind} ({self.baseline}) in F@20"
+        size, low, high = self.interval
+        if self.is_relative:
+            amount, bounds = f"{100 * abs(size):.1f} %", f"{100 * low:+.1f} to {100 * high:+.1f} %"
+        else:
+            amount, bounds = f"{abs(size):.4f}", f"{low:+.4f} to {high:+.4f}"
+        bounds = f"[95 % interval {bounds} over {self.num_users:,} users]"
+        match self.standing:
+            case "ahead":
+                return f"Ahead of {other} by {amount} {bounds}."
+            case "level":
+                return f"Level with {other}: the interval holds zero {bounds}."
+            case "behind":
+                return f"Behind {other} by {amount} {bounds}: {self.advice}."
+
+
+def judge(model: Metrics, baselines: Mapping[str, Metrics], *, learning: Collection[str], config: Config) -> Verdict:
+    """The model against the baseline with the highest METRIC, the first one among equals; one baseline or more.
+
+    learning: names of those that learn.
+    """
+    best = max(baselines, key=lambda name: baselines[name][METRIC])
+    values, others = model.per_user[METRIC], baselines[best].per_user[METRIC]
+    is_relative = baselines[best][METRIC] > 0.0
+    interval = (relative_difference if is_relative else difference)(values, others, seed=SEED)
+    standing: Standing = "level" if interval.holds_zero else "ahead" if interval.estimate > 0.0 else "behind"
+    return Verdict(
+        standing=standing,
+        baseline=best,
+        kind="baseline" if any(name in learning for name in baselines) else "simple baseline",
+        interval=interval,
+        is_relative=is_relative,
+        num_users=model.num_users,
+        advice=advice(config),
+    )
+
+
+def advice(config: Config) -> str:
+    """What to try with `beamtree fit` when a model with these settings is behind."""
+    if config.model.parts == ("memory",):
+        return "try --preset small, which learns besides counting"
+    longer = [f"training.epochs={4 * config.training.epochs:g}"]
+    if config.training.most_instances is not None:
+        longer.append(f"training.most_instances={4 * config.training.most_instances}")
+    settings = " ".join(f"--set {setting}" for setting in longer)
+    return f"try training longer ({settings}), or --preset instant, which only counts and takes seconds"

@@ -1,0 +1,73 @@
+"""Names, what belongs to the simple ones, and what is said where a library is missing."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from beamtree.baselines import registry
+from beamtree.baselines.registry import BASELINES, choose_baselines
+from beamtree.errors import BaselineUnavailable, InputError
+from tests.baselines.small_logs import budget, dataset_of, whole
+from tests.small import small_config
+
+ORDER = dataset_of([[0, 1], [1, 2]], num_items=3, times=[[0, 1], [0, 1]])
+CLOCK = dataset_of([[0, 1], [1, 2]], num_items=3, times=[[0, 5], [3, 4]])
+CONFIG = small_config()
+
+
+def test_names_are_those_of_the_baselines_in_the_order_of_tables() -> None:
+    assert list(BASELINES) == [
+        "popularity",
+        "trend-popularity",
+        "personal-frequency",
+        "item-to-item",
+        "tfidf-knn",
+        "ease",
+        "ials",
+        "sasrec",
+        "sasrec-item-to-item",
+    ]
+    assert [name for name, entry in BASELINES.items() if entry.learns] == ["ials", "sasrec", "sasrec-item-to-item"]
+
+
+def test_simple_ones_depend_on_the_log_and_on_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simple(dataset: Any, **retrieval: Any) -> list[str]:
+        return list(choose_baselines("simple", dataset, config=small_config(retrieval=retrieval)))
+
+    assert simple(ORDER) == ["popularity", "item-to-item", "tfidf-knn", "ease"]
+    assert simple(CLOCK) == ["popularity", "trend-popularity", "item-to-item", "tfidf-knn", "ease"]
+    assert simple(ORDER, exclude_seen=False)[1] == "personal-frequency"
+    monkeypatch.setattr(registry, "QUICK_EASE_ITEMS", 2)
+    monkeypatch.setattr(registry, "QUICK_KNN_INTERACTIONS", 3)
+    assert simple(ORDER) == ["popularity", "item-to-item"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("none", []),
+        ("all", list(BASELINES)),
+        ("ease, popularity", ["popularity", "ease"]),
+        (["sasrec"], ["sasrec"]),
+    ],
+)
+def test_what_is_asked_for(asked: Any, names: list[str]) -> None:
+    assert list(choose_baselines(asked, ORDER, config=CONFIG)) == names
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match=r"got 'itemtoitem'\. Choose from popularity, .*, or none, simple"):
+        choose_baselines("popularity,itemtoitem", ORDER, config=CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [("ials", "implicit", "baselines"), ("ease", "scipy", "baselines"), ("sasrec", "torch", "train")],
+)
+def test_a_missing_library_is_named_with_what_installs_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, library: str, extra: str
+) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda asked: None if asked == library else find_spec(asked))
+    with pytest.raises(BaselineUnavailable, match=rf"^{name} needs {library}: pip install 'beamtree\[{extra}\]'\.$"):
+        BASELINES[name].fit(ORDER, whole(ORDER), budget=budget())

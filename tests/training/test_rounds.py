@@ -95,9 +95,9 @@ def test_each_round_but_the_last_relearns_the_tree_and_the_best_is_kept() -> Non
 def test_a_score_is_built_once_for_each_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     trees: list[ItemTree] = []
 
-    def counting(config: Config, tree: ItemTree, *, seed: int) -> Score:
+    def counting(config: Config, tree: ItemTree, **options: Any) -> Score:
         trees.append(tree)
-        return build_score(config, tree, seed=seed)
+        return build_score(config, tree, **options)
 
     monkeypatch.setattr(alternation, "build_score", counting)
     fit(config_of(training={"method": "dtr-u", "rounds": 2}))

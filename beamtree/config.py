@@ -153,10 +153,15 @@ class ModelSettings(_Section):
 class MemorySettings(_Section):
     """Counted evidence: what followed what, what a person had, what is popular."""
 
-    followers: int = Field(300, ge=1, le=100_000, description="items kept per item, the most frequent that followed it")
+    followers: int = Field(
+        300, ge=1, le=100_000, description="length of each item's lists: what followed it, what shares users with it"
+    )
     window: int = Field(20, ge=1, le=1000, description="an item follows another within so many interactions")
     transitions: float | None = Field(
         None, ge=0.0, description="weight of what followed the history; default: calibrated on validation users"
+    )
+    company: float | None = Field(
+        None, ge=0.0, description="weight of what shares users with the history; default: calibrated"
     )
     repeats: float | None = Field(
         None, ge=0.0, description="weight of own repeats; default: calibrated, 0 where seen items are excluded"

@@ -13,7 +13,7 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems
-from beamtree.model.counting import Followers, count_followers
+from beamtree.model.counting import CountedPairs, count_followers
 from beamtree.types import Float32Array
 
 WINDOW = 20
@@ -30,7 +30,7 @@ MIN_FOLLOWERS = 100
 class TransitionScores:
     """Scores of what may follow histories. followers: the counts; strengths: ln(1 + count), aligned with them."""
 
-    followers: Followers
+    followers: CountedPairs
     strengths: Float32Array
 
     def __call__(self, requests: Requests) -> Float32Array:

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from beamtree.export.graph import GraphBuilder
-from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
+from beamtree.model.memory import POPULAR_ITEMS, AskedLinks, Memory
 from beamtree.tree.item_tree import ItemTree
 
 
@@ -25,7 +25,10 @@ class MemoryGraph:
         """Look at a whole history (entries,) of items, oldest first, -1 for none."""
         graph, memory, tree = self._graph, self._memory, self._tree
         leaf_of_item = graph.constant("leaf_of_item", tree.leaf_of_item)
-        evidence = self._pointed_to(history, leaf_of_item)
+        evidence = graph.constant("no_evidence", np.zeros(tree.num_leaves, dtype=np.float32))
+        for number, kind in enumerate(memory.kinds):
+            pointed_to = self._pointed_to(kind, f"links_{number}", history, leaf_of_item)
+            evidence = graph.apply("Add", evidence, pointed_to)
         if memory.weights.repeats > 0.0:
             evidence = graph.apply("Add", evidence, self._repeated(history, leaf_of_item))
         if memory.weights.popularity > 0.0:
@@ -39,26 +42,47 @@ class MemoryGraph:
         gate = self._memory.gates[level] if self._memory.gates else 1.0
         return self._graph.apply("Mul", self._graph.apply("Gather", self._pool(level), nodes), self._number(gate))
 
-    def _pointed_to(self, history: str, leaf_of_item: str) -> str:
+    def _pointed_to(self, kind: AskedLinks, name: str, history: str, leaf_of_item: str) -> str:
         """What the latest items point to (leaves,): fixed stretches of the lists, masked where a list is shorter."""
-        graph, memory, links = self._graph, self._memory, self._memory.transitions
-        latest = graph.apply("Slice", history, graph.integers(-ASKED_ITEMS), graph.integers(2**31))
+        graph, links = self._graph, kind.links
+        latest = graph.apply("Slice", history, graph.integers(-kind.depth), graph.integers(2**31))
         sources = graph.apply("Max", latest, graph.integers(0))
         longest = int(np.diff(links.offsets).max(initial=0))
-        offsets = graph.constant("link_offsets", links.offsets)
+        offsets = graph.constant(f"{name}_offsets", links.offsets)
         first = graph.apply("Unsqueeze", graph.apply("Gather", offsets, sources), graph.integers(1))
         after = graph.apply("Gather", offsets, graph.apply("Add", sources, graph.integers(1)))
-        places = graph.apply("Add", first, graph.constant("link_places", np.arange(max(longest, 1))))
+        places = graph.apply("Add", first, graph.constant(f"{name}_places", np.arange(max(longest, 1))))
         is_link = graph.apply("Less", places, graph.apply("Unsqueeze", after, graph.integers(1)))
         places = graph.apply("Min", places, graph.integers(max(len(links.items) - 1, 0)))
         items, strengths = (links.items, links.strengths) if len(links.items) else (np.zeros(1, np.int32), np.zeros(1))
-        targets = graph.apply("Gather", graph.constant("link_items", items), places)
-        strength = graph.apply("Gather", graph.constant("link_strengths", strengths), places)
+        targets = graph.apply("Gather", graph.constant(f"{name}_items", items), places)
+        strength = graph.apply("Gather", graph.constant(f"{name}_strengths", strengths), places)
         strength = graph.apply("Cast", strength, to=TensorProto.FLOAT)
-        faded = graph.apply("Mul", self._faded(latest, memory.weights.fade), self._number(memory.weights.transitions))
+        faded = graph.apply("Mul", self._faded(latest, kind.fade), self._number(kind.weight))
+        if kind.distinct:
+            faded = graph.apply("Where", self._comes_again(latest), self._number(0.0), faded)
         value = graph.apply("Mul", strength, graph.apply("Unsqueeze", faded, graph.integers(1)))
         value = graph.apply("Where", is_link, value, self._number(0.0))
         return self._add_up(graph.apply("Gather", leaf_of_item, targets), value)
+
+    def _comes_again(self, history: str) -> str:
+        """Whether each entry (entries,) stands once more behind its place."""
+        graph = self._graph
+        length = graph.apply("Squeeze", graph.apply("Shape", history))
+        zero, one = graph.constant("zero", np.int64(0)), graph.constant("one", np.int64(1))
+        places = graph.apply("Range", zero, length, one)
+        is_later = graph.apply(
+            "Less",
+            graph.apply("Unsqueeze", places, graph.integers(1)),
+            graph.apply("Unsqueeze", places, graph.integers(0)),
+        )
+        is_same = graph.apply(
+            "Equal",
+            graph.apply("Unsqueeze", history, graph.integers(1)),
+            graph.apply("Unsqueeze", history, graph.integers(0)),
+        )
+        again = graph.apply("Cast", graph.apply("And", is_later, is_same), to=TensorProto.FLOAT)
+        return graph.apply("Greater", graph.apply("ReduceMax", again, axes=[1], keepdims=0), self._number(0.0))
 
     def _repeated(self, history: str, leaf_of_item: str) -> str:
         """What the history says of its own items (leaves,)."""

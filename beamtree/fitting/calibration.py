@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from beamtree.config import MemorySettings
 from beamtree.model.memory import MemoryWeights
 
-MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01)
-BESIDE_LEARNED = MemoryWeights(transitions=0.7, repeats=0.0, popularity=0.0)
+MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01, fade=0.7, company=0.5)
+BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fade=0.7, company=0.5)
 """Where calibration starts, and where it stays without validation users."""
 
 CANDIDATES: Mapping[str, tuple[float, ...]] = {
     "transitions": (0.0, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0),
     "fade": (0.6, 0.7, 0.8, 0.9, 0.95),
+    "company": (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0),
     "repeats": (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0),
     "repeat_fade": (0.97, 0.99, 0.997, 1.0),
     "popularity": (0.0, 0.01, 0.1, 0.3, 1.0),

@@ -60,7 +60,7 @@ def remember(
         "weights": weights,
         "validation": calibrated.metric,
         "trials": len(calibrated.trials),
-        "links": len(memory.transitions.items),
+        "links": len(memory.transitions.items) + len(memory.company.items),
         "bytes": sum(array.nbytes for array in arrays.values()),
         "seconds": round(seconds, 1),
     }

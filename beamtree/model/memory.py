@@ -4,6 +4,7 @@ At a leaf the kinds of evidence are added with their weights; an inner node has 
 below it, times the gate of its level. By itself this is an exact max-heap: a beam of k finds the k best leaves.
 
     E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
+                      + company     * sum over the latest distinct items h of the cosine of h and item over users
                       + repeats     * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
 
@@ -11,17 +12,17 @@ Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular e
 that a thin history still gets sensible answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from beamtree.config import MemorySettings
-from beamtree.data.sequences import Sequences, flatten_spans
+from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import count_followers
+from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_items
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 POPULAR_ITEMS = 500
@@ -45,6 +46,7 @@ class MemoryWeights:
     popularity: float = 0.01
     fade: float = 0.8
     repeat_fade: float = 0.99
+    company: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +67,28 @@ class Links:
         return float(self.strengths[place]) if place < end and self.items[place] == target else 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class AskedLinks:
+    """One kind of links, what it counts, and how a history asks it.
+
+    The `depth` latest items are asked, each counting fade^age; distinct: an item is asked once, at its latest place.
+    """
+
+    links: Links
+    weight: float
+    fade: float
+    depth: int
+    distinct: bool
+
+    def sources(self, history: Int32Array) -> Iterator[tuple[int, float]]:
+        """The items of a history (positions,), oldest first, that are asked, the latest first, and what each counts."""
+        asked: set[int] = set()
+        for age, source in enumerate(history[::-1][: self.depth].tolist()):
+            if not (self.distinct and source in asked):
+                asked.add(source)
+                yield source, self.weight * self.fade**age
+
+
 @dataclass(frozen=True)
 class Reason:
     """One item of a history that speaks for a recommendation, and how much of the score it gave."""
@@ -82,23 +106,35 @@ class Memory:
     """
 
     transitions: Links
+    company: Links
     popularity: Float32Array
     weights: MemoryWeights
     gates: tuple[float, ...] = field(default=())
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
-        """Count inside the training spans; at most `settings.followers` of what followed an item are kept."""
+        """Count inside the training spans; lists of at most `settings.followers` items are kept."""
         followers = count_followers(
             sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
         )
-        counted, _ = flatten_spans(sequences.items, starts=spans.start, ends=spans.end)
-        counts = np.bincount(counted, minlength=num_items)
+        company, num_spans = count_company(sequences.items, spans, num_items=num_items, most=settings.followers)
+        roots = np.sqrt(np.maximum(num_spans, 1))
+        cosines = company.counts / (np.repeat(roots, np.diff(company.offsets)) * roots[company.items])
+        counts = count_items(sequences.items, spans, num_items=num_items)
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
+            Links(company.offsets, company.items, cosines.astype(HALF)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
         )
+
+    @property
+    def kinds(self) -> tuple[AskedLinks, ...]:
+        """The kinds of links that count for something, and how they are asked."""
+        weights = self.weights
+        transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, ASKED_ITEMS, distinct=False)
+        company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ITEMS, distinct=True)
+        return tuple(kind for kind in (transitions, company) if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
         """The same counts under other weights."""
@@ -112,10 +148,11 @@ class Memory:
     def reasons(self, history: Int32Array, item: int) -> list[Reason]:
         """The items of a history (positions,), oldest first, that point to an item, the strongest first."""
         strengths: dict[int, float] = {}
-        for age, source in enumerate(history[::-1][:ASKED_ITEMS].tolist()):
-            strength = self.weights.transitions * self.weights.fade**age * self.transitions.strength(source, item)
-            if strength > 0.0:
-                strengths[source] = strengths.get(source, 0.0) + strength
+        for kind in self.kinds:
+            for source, weight in kind.sources(history):
+                strength = weight * kind.links.strength(source, item)
+                if strength > 0.0:
+                    strengths[source] = strengths.get(source, 0.0) + strength
         own = np.flatnonzero(history[::-1] == item)
         if own.size and self.weights.repeats > 0.0:
             repeated = self.weights.repeats * float(np.log1p((self.weights.repeat_fade**own).sum()))
@@ -126,9 +163,8 @@ class Memory:
     def arrays(self) -> dict[str, AnyArray]:
         """Everything as arrays by name, for a file."""
         return {
-            "transitions.offsets": self.transitions.offsets,
-            "transitions.items": self.transitions.items,
-            "transitions.strengths": self.transitions.strengths,
+            **_named("transitions", self.transitions),
+            **_named("company", self.company),
             "popularity": self.popularity,
             "weights": np.array(astuple(self.weights)),
             "gates": np.array(self.gates, dtype=np.float64),
@@ -139,10 +175,19 @@ class Memory:
         """What `arrays` gave; InputError where something is missing."""
         try:
             return cls(
-                Links(*(arrays[f"transitions.{name}"] for name in ("offsets", "items", "strengths"))),
+                _links("transitions", arrays),
+                _links("company", arrays),
                 popularity=arrays["popularity"],
                 weights=MemoryWeights(*arrays["weights"].tolist()),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
             )
         except (KeyError, TypeError) as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error
+
+
+def _named(kind: str, links: Links) -> dict[str, AnyArray]:
+    return {f"{kind}.offsets": links.offsets, f"{kind}.items": links.items, f"{kind}.strengths": links.strengths}
+
+
+def _links(kind: str, arrays: Mapping[str, AnyArray]) -> Links:
+    return Links(arrays[f"{kind}.offsets"], arrays[f"{kind}.items"], arrays[f"{kind}.strengths"])

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from beamtree.data.requests import Requests
-from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
+from beamtree.model.memory import POPULAR_ITEMS, Memory
 from beamtree.model.part import Part, PreparedPart, ReadRows
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
@@ -43,11 +43,14 @@ class MemoryPart(Part):
 
 def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: int) -> Float32Array:
     """What the memory says of every leaf (leaves,) for one request; 0 where nothing points or it is not eligible."""
-    latest, weights, links = requests.histories.row(request)[::-1], memory.weights, memory.transitions
+    history, weights = requests.histories.row(request), memory.weights
+    latest = history[::-1]
     of_item = np.zeros(tree.num_items, dtype=np.float32)
-    for age, source in enumerate(latest[:ASKED_ITEMS].tolist()):
-        own = slice(links.offsets[source], links.offsets[source + 1])
-        of_item[links.items[own]] += np.float32(weights.transitions * weights.fade**age) * links.strengths[own]
+    for kind in memory.kinds:
+        links = kind.links
+        for source, weight in kind.sources(history):
+            own = slice(links.offsets[source], links.offsets[source + 1])
+            of_item[links.items[own]] += np.float32(weight) * links.strengths[own]
     if weights.repeats > 0.0 and len(latest):
         faded = weights.repeat_fade ** np.arange(len(latest))
         repeated = np.bincount(latest, weights=faded, minlength=tree.num_items)

@@ -33,6 +33,7 @@ class Links:
         weight: float,
         fade: float,
         depth: int,
+        distinct: bool,
     ) -> None: ...
 
 class Memory:
@@ -148,6 +149,13 @@ def search(
 def score_nodes(
     score: Score, requests: Requests, request: int, level: int, nodes: NDArray[np.int64]
 ) -> NDArray[np.float32]: ...
+def count_company(
+    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    most: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
 def count_followers(
     items: NDArray[np.int32],
     starts: NDArray[np.int64],

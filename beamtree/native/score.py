@@ -39,6 +39,7 @@ class LinkArrays:
     weight: float
     fade: float
     depth: int
+    distinct: bool
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ def _kernel_memory(memory: MemoryArrays) -> _kernels.Memory:
                 kind.weight,
                 kind.fade,
                 kind.depth,
+                kind.distinct,
             )
             for kind in memory.links
         ],

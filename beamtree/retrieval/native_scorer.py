@@ -7,7 +7,7 @@ import numpy as np
 from beamtree.config import ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
-from beamtree.model.memory import ASKED_ITEMS, Memory
+from beamtree.model.memory import Memory
 from beamtree.native.network import Network
 from beamtree.native.score import AttentionArrays, KernelScore, LinkArrays, MemoryArrays
 from beamtree.retrieval.result import SearchResult
@@ -71,12 +71,20 @@ def _attention_arrays(arrays: Mapping[str, AnyArray], *, settings: ModelSettings
 
 
 def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
-    links, weights = memory.transitions, memory.weights
-    transitions = LinkArrays(
-        links.offsets, links.items, links.strengths, weights.transitions, weights.fade, ASKED_ITEMS
-    )
+    weights = memory.weights
     return MemoryArrays(
-        links=(transitions,),
+        links=tuple(
+            LinkArrays(
+                kind.links.offsets,
+                kind.links.items,
+                kind.links.strengths,
+                kind.weight,
+                kind.fade,
+                kind.depth,
+                kind.distinct,
+            )
+            for kind in memory.kinds
+        ),
         repeat_weight=weights.repeats,
         repeat_fade=weights.repeat_fade,
         popularity_weight=weights.popularity,

@@ -22,7 +22,7 @@ def nearness(wanted: MemoryWeights, tried: list[MemoryWeights]) -> Measure:
 
 def test_each_weight_is_moved_to_where_the_metric_is_highest() -> None:
     tried: list[MemoryWeights] = []
-    wanted = MemoryWeights(transitions=2.0, repeats=4.0, popularity=0.3, fade=0.9, repeat_fade=1.0)
+    wanted = MemoryWeights(2.0, repeats=4.0, popularity=0.3, fade=0.9, repeat_fade=1.0, company=2.0)
     found = calibrate(nearness(wanted, tried), MemorySettings(), beside_learned=True, repeats_can_return=True)
     assert found.weights == wanted
     assert found.metric == 0.0
@@ -40,9 +40,9 @@ def test_memory_alone_needs_no_common_factor_and_seen_items_no_repeats() -> None
 
 def test_what_is_told_is_not_tried() -> None:
     tried: list[MemoryWeights] = []
-    told = MemorySettings(transitions=0.33, popularity=0.0, fade=0.5)
+    told = MemorySettings(transitions=0.33, popularity=0.0, fade=0.5, company=0.25)
     found = calibrate(nearness(MemoryWeights(), tried), told, beside_learned=True, repeats_can_return=False)
-    assert found.weights == MemoryWeights(0.33, 0.0, 0.0, fade=0.5)
+    assert found.weights == MemoryWeights(0.33, 0.0, 0.0, fade=0.5, company=0.25)
     assert tried == []
 
 

@@ -10,7 +10,7 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import count_followers
+from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers
 from beamtree.model.memory import Memory, MemoryWeights
 from tests.small import sequences_of
 
@@ -38,6 +38,24 @@ def test_the_most_frequent_are_kept_and_equal_counts_go_to_the_lower_item() -> N
     assert as_dictionary(counted) == {(0, 1): 1, (0, 3): 2}
 
 
+def test_company_counts_users_once_and_keeps_the_highest_cosines() -> None:
+    sequences = sequences_of([[0, 1, 0, 1], [1, 0], [0, 2], [2, 1], [2], [3, 0]])
+    counted, users = count_company(sequences.items, whole(sequences), num_items=5, most=10)
+    assert users.tolist() == [4, 3, 3, 1, 0]
+    both_ways = {(0, 1): 2, (0, 2): 1, (1, 2): 1, (0, 3): 1}
+    assert as_dictionary(counted) == both_ways | {(b, a): times for (a, b), times in both_ways.items()}
+    few, _ = count_company(sequences.items, whole(sequences), num_items=5, most=1)
+    # Of item 0: 2 / sqrt(3) with item 1, 1 / sqrt(3) with 2, 1 / sqrt(1) with 3.
+    assert as_dictionary(few) == {(0, 1): 2, (1, 0): 2, (2, 1): 1, (3, 0): 1}
+
+
+def test_only_the_latest_items_of_a_long_history_keep_company() -> None:
+    sequences = sequences_of([[0, *range(1, COMPANY_ITEMS + 1)]])
+    counted, users = count_company(sequences.items, whole(sequences), num_items=COMPANY_ITEMS + 1, most=1000)
+    assert users.tolist() == [0] + [1] * COMPANY_ITEMS
+    assert counted.offsets[1] == 0
+
+
 @pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
 @settings(max_examples=60, deadline=None)
 @given(
@@ -48,10 +66,12 @@ def test_the_most_frequent_are_kept_and_equal_counts_go_to_the_lower_item() -> N
 def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, most: int) -> None:
     sequences = sequences_of(lists)
     in_kernels = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
+    company, _ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "is_available", lambda: False)
         in_numpy = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
-    for ours, theirs in zip(in_kernels, in_numpy, strict=True):
+        company_in_numpy, _ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
+    for ours, theirs in zip((*in_kernels, *company), (*in_numpy, *company_in_numpy), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -95,8 +95,8 @@ void require(bool holds, const char* what) {
 
 // What followed what in a random log, and a memory that reads it.
 struct Remembered {
-    Followers followers;
-    std::vector<_Float16> strengths;
+    Pairs followers, company;
+    std::vector<_Float16> strengths, weights;
     std::vector<std::int32_t> most_popular;
     std::vector<float> popularity;
     Memory memory;
@@ -108,10 +108,17 @@ struct Remembered {
         const std::int64_t ends[] = {7, static_cast<std::int64_t>(log.size()) / 2, static_cast<std::int64_t>(log.size())};
         followers = count_followers(Stretches{log.data(), starts, ends, 3}, items, 20, 9);
         for (std::uint32_t count : followers.counts) strengths.push_back(static_cast<_Float16>(std::log1p(count)));
+        std::vector<std::int32_t> once(static_cast<std::size_t>(items));
+        std::iota(once.begin(), once.end(), 0);
+        const std::int64_t begin[] = {0, 0}, until[] = {items, items / 2};
+        const std::vector<std::int64_t> totals(static_cast<std::size_t>(items), 2);
+        company = count_company(Stretches{once.data(), begin, until, 2}, totals.data(), items, 9);
+        for (std::uint32_t count : company.counts) weights.push_back(static_cast<_Float16>(count));
         most_popular.resize(static_cast<std::size_t>(items));
         std::iota(most_popular.begin(), most_popular.end(), 0);
         popularity.assign(static_cast<std::size_t>(items), 1.0f);
-        memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20}};
+        memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20, false},
+                        Links{company.offsets.data(), company.items.data(), weights.data(), 1.0f, 1.0f, 50, true}};
         memory.repeat_weight = 0.5f;
         memory.repeat_fade = 0.99f;
         memory.popularity_weight = 0.1f;

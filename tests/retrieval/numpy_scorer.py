@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Requests
+from beamtree.model.counting import COMPANY_ITEMS
 from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.retrieval.scorers import arrays_by_part
@@ -67,6 +68,10 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     for age, source in enumerate(history[:ASKED_ITEMS]):
         own = slice(links.offsets[source], links.offsets[source + 1])
         of_item[links.items[own]] += weights.transitions * weights.fade**age * links.strengths[own].astype(np.float64)
+    links = memory.company
+    for source in np.unique(history[:COMPANY_ITEMS]):
+        own = slice(links.offsets[source], links.offsets[source + 1])
+        of_item[links.items[own]] += weights.company * links.strengths[own].astype(np.float64)
     for item in np.unique(history):
         ages = np.flatnonzero(history == item)
         of_item[item] += weights.repeats * np.log1p((weights.repeat_fade**ages).sum())

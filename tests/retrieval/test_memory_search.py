@@ -73,7 +73,7 @@ def test_memory_alone_leads_a_beam_of_k_to_what_the_exact_scan_finds(
     popularity: float,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity))
+    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity, company=0.4))
     requests = random_requests(tree, seed=seed, filters=filters)
     engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     found, exact = engine.search(requests, k=k, beam_width=k + wider), engine.scan(requests, k=k)
@@ -94,7 +94,9 @@ def test_kernels_and_numpy_give_every_node_the_same_evidence(
     **_: int,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.3, repeats, popularity), followers=9)
+    memory = random_memory(
+        num_items, seed=seed, weights=MemoryWeights(1.3, repeats, popularity, company=0.6), followers=9
+    )
     requests = random_requests(tree, seed=seed, filters=filters)
     kernels = build_scorer(named(memory), tree, config=Config()).prepare(requests)
     judge = NumpyScorer(named(memory), tree, config=Config()).prepare(requests)
@@ -113,7 +115,7 @@ def test_the_sum_of_attention_and_memory_is_the_same_in_the_kernels_and_in_numpy
 ) -> None:
     chosen = model_settings(history_table=history_table)
     tree = random_tree(80, branching=2, seed=3, num_leaves=90)
-    memory = random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1))
+    memory = random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, company=0.5))
     arrays = memory.arrays()
     if gated:
         arrays["gates"] = np.linspace(0.5, 1.0, tree.height + 1)

@@ -21,7 +21,7 @@ CONFIG = Config(model=model_settings())
 
 def arrays(parts: str) -> dict[str, np.ndarray]:
     """Of a random attention, a random memory, or both."""
-    memory = named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7)))
+    memory = named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7, company=0.5)))
     attention = score_of(stirred_model(CONFIG.model, TREE, seed=0)).arrays()
     return {"attention": attention, "memory": memory, "both": {**attention, **memory}}[parts]
 

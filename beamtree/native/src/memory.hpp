@@ -20,7 +20,8 @@ struct Links {
     const _Float16* strengths = nullptr;    // likewise
     float weight = 0;                       // of this kind of evidence
     float fade = 1;                         // what an item of the history counts, against the one after it
-    index_t depth = 0;                      // so many of the latest items are asked
+    index_t depth = 0;                      // so many of the latest items are asked,
+    bool distinct = false;                  // each of them once, at its latest place, or every time
 };
 
 struct Memory {
@@ -106,7 +107,9 @@ class Evidence {
         if (!(kind.weight > 0)) return;
         float weight = kind.weight;
         for (index_t age = 0; age < std::min(length, kind.depth); ++age, weight *= kind.fade) {
-            const std::int32_t item = history[length - 1 - age];
+            const std::int32_t* at = history + (length - 1 - age);
+            const std::int32_t item = *at;
+            if (kind.distinct && std::find(at + 1, history + length, item) != history + length) continue;
             for (std::int64_t i = kind.offsets[item]; i < kind.offsets[item + 1]; ++i)
                 scratch.add(tree.leaf_of_item[kind.items[i]], weight * static_cast<float>(kind.strengths[i]));
         }

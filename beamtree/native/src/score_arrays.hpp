@@ -14,6 +14,7 @@ struct PyLinks {
     nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> strengths;  // float16
     float weight, fade;
     index_t depth;
+    bool distinct;
 
     Links of(index_t num_items) const {
         require(extent(offsets, 0) == num_items + 1, "links: expected one list for every item");
@@ -23,7 +24,8 @@ struct PyLinks {
         require_range(items, 0, num_items, "links");
         require(extent(strengths, 0) == extent(items, 0) && strengths.dtype().bits == 16,
                 "links: expected a float16 for every item");
-        return Links{at, items.data(), static_cast<const _Float16*>(strengths.data()), weight, fade, depth};
+        return Links{at, items.data(), static_cast<const _Float16*>(strengths.data()), weight, fade, depth,
+                     distinct};
     }
 };
 

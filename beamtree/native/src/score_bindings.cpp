@@ -10,8 +10,10 @@ void bind_score(nb::module_& m) {
             "__init__",
             [](PyLinks* self, Array1<std::int64_t> offsets, Array1<std::int32_t> items,
                nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu> strengths, float weight, float fade,
-               index_t depth) { new (self) PyLinks{offsets, items, strengths, weight, fade, depth}; },
-            "offsets"_a, "items"_a, "strengths"_a, "weight"_a, "fade"_a, "depth"_a);
+               index_t depth, bool distinct) {
+                new (self) PyLinks{offsets, items, strengths, weight, fade, depth, distinct};
+            },
+            "offsets"_a, "items"_a, "strengths"_a, "weight"_a, "fade"_a, "depth"_a, "distinct"_a);
     nb::class_<PyMemory>(m, "Memory")
         .def(
             "__init__",

@@ -25,7 +25,14 @@ class SimilarItems:
         self.kinds: tuple[Similarity, ...] = tuple(kind for kind, part in _PART_OF.items() if artefact.part(part))
 
     def near(self, item: int, *, count: int, by: Similarity | None = None) -> tuple[Int64Array, Float32Array]:
-        """The dense items nearest to a dense item and how near they are; InputError for what the model cannot tell."""
+        """The dense items nearest to a dense item and how near they are.
+
+        InputError for a count below 1, and for what the model cannot tell.
+        """
+        if count < 1:
+            raise InputError(f"Expected at least 1 item to be asked for, got {count}.")
+        if not self.kinds:
+            raise InputError("This model has neither attention nor memory, so that its items cannot be compared.")
         chosen = by or self.kinds[0]
         if chosen not in self.kinds:
             raise InputError(

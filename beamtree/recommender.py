@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
@@ -85,17 +86,17 @@ class DeepTreeRetriever:
         if items is None:
             self._refuse_settings_that_need_items()
         item_table = None if items is None else read_items(items)
-        self._interactions = self._read(interactions)
-        prepared = prepare_log(self._interactions, config=self._given, items=item_table)
+        checked = self._read(interactions)
+        prepared = prepare_log(checked, config=self._given, items=item_table)
         (listen or _log_event)(LogPrepared(tuple(prepared.lines())))
-        config, self._dataset = prepared.config, prepared.dataset
-        split = split_dataset(self._dataset, config=config)
+        config, dataset = prepared.config, prepared.dataset
+        split = split_dataset(dataset, config=config)
         for held_out in (split.validation, split.test):
-            reachable_labels(held_out, self._dataset.sequences, config=config)
+            reachable_labels(held_out, dataset.sequences, config=config)
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         with stop_requests() as should_stop:
             artefact = fit_model(
-                self._dataset,
+                dataset,
                 split,
                 config=config,
                 work=work,
@@ -106,13 +107,13 @@ class DeepTreeRetriever:
                 parts=self._parts,
             )
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
-        recommender, self._test_metrics = Recommender(artefact, parts=self._parts), None
+        recommender, metrics = Recommender(artefact, parts=self._parts), None
         if len(split.test):
             search = BeamSearch(recommender.engine, config.retrieval.beam_width)
-            self._test_metrics = evaluate(search, self._dataset, split.test, config=config)
-            measured = replace(artefact, metrics={"test": dict(self._test_metrics)})
-            recommender = Recommender(measured, parts=self._parts)
-        self._recommender = recommender
+            metrics = evaluate(search, dataset, split.test, config=config)
+            recommender = Recommender(replace(artefact, metrics={"test": dict(metrics)}), parts=self._parts)
+        self._recommender, self._interactions = recommender, checked
+        self._dataset, self._test_metrics = dataset, metrics
         return self
 
     def recommend(
@@ -212,7 +213,8 @@ class DeepTreeRetriever:
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
         because its held-out users would not be the ones that training never saw.
         baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or names.
-        estimator_cache: a folder where SASRec is found or kept. listen: called with each event of its training.
+        estimator_cache: a folder where SASRec is found or kept; without one it is trained for this call. listen: called
+        with each event of its training.
         """
         dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
         if dataset is None:
@@ -240,12 +242,9 @@ class DeepTreeRetriever:
             name: known[name] if name in known else evaluate(search, dataset, held_out, config=self.config)
             for name, search in own.items()
         }
-        budget = Budget(
-            self.config,
-            directory=None if estimator_cache is None else Path(estimator_cache),
-            listen=listen or _log_event,
-        )
-        return compare(model, chosen, dataset, split, users=held_out, budget=budget)
+        with TemporaryDirectory(prefix="beamtree-") as for_this_call:  # two baselines ask for the same SASRec
+            budget = Budget(self.config, directory=Path(estimator_cache or for_this_call), listen=listen or _log_event)
+            return compare(model, chosen, dataset, split, users=held_out, budget=budget)
 
     def held_out(self) -> HeldOut:
         """The test users of the log that was fitted on."""

@@ -1,12 +1,14 @@
-"""Test users are asked once: what `fit` measured is what `evaluate` says right after it."""
+"""Nothing is done twice: test users are asked once, an encoder that baselines share is trained once."""
 
 import pytest
 
 from beamtree import recommender
 from beamtree.data.requests import Requests
+from beamtree.errors import InterruptedTraining
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.result import SearchResult
+from beamtree.training.events import Event, MemoryWeighed, StepDone
 from tests.small import small_config, two_group_log
 
 
@@ -33,3 +35,26 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
     assert searches == [width, width, width + 1], "other users or another beam are other questions"
     model.fit(two_group_log())
     assert searches == [width, width, width + 1, width], "what was fitted anew is measured anew"
+
+
+def test_baselines_that_share_an_encoder_train_it_once() -> None:
+    encoder = {"width": 8, "layers": 1, "heads": 1, "epochs": 1}
+    model = DeepTreeRetriever(small_config(model={"parts": ["memory"]}, estimator=encoder)).fit(two_group_log())
+    events: list[Event] = []
+    table = model.evaluate(exact=False, baselines="sasrec,sasrec-item-to-item", listen=events.append)
+    assert table.seconds.keys() == {"sasrec", "sasrec-item-to-item"}
+    assert [event.step for event in events if isinstance(event, StepDone)].count(1) == 1
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was() -> None:
+    model = DeepTreeRetriever(small_config(model={"parts": ["memory"]})).fit(two_group_log())
+    before = model.dataset, model.recommender, model.evaluate(baselines="none")
+
+    def stop(event: Event) -> None:
+        if isinstance(event, MemoryWeighed):
+            raise InterruptedTraining("enough")
+
+    with pytest.raises(InterruptedTraining):
+        model.fit(two_group_log(users_per_group=12), listen=stop)
+    assert (model.dataset, model.recommender) == before[:2]
+    assert dict(model.evaluate(baselines="none")) == dict(before[2])

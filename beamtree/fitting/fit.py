@@ -17,6 +17,7 @@ from beamtree.fitting.run import FitRun, WorkDirectory
 from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
 from beamtree.model.part import MakePart
+from beamtree.retrieval.scorers import KERNEL_PARTS
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
@@ -41,7 +42,8 @@ def fit_model(
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
-    estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned.
+    estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned,
+    under names of their own.
     """
     is_rectified = config.training.method == "dtr-t-rl"
     if estimator is not None and not is_rectified:
@@ -49,6 +51,12 @@ def fit_model(
             f"An estimator rectifies labels, and training.method = {config.training.method!r} has none: set it to "
             "'dtr-t-rl', or leave the estimator out."
         )
+    if KERNEL_PARTS & (parts or {}).keys():
+        raise InputError(
+            f"The names {' and '.join(sorted(KERNEL_PARTS))} are those of beamtree's own parts, got "
+            f"{', '.join(parts or {})}. Name your parts otherwise."
+        )
+    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | dict(parts or {})
     first_order(dataset, config=config)  # says what is missing before anything is learned
     instances = TrainingInstances(
         dataset.sequences,
@@ -60,12 +68,11 @@ def fit_model(
     trained = None
     if estimator is not None:
         trained = make_estimator(estimator, dataset, split)
-    elif is_rectified:
+    elif is_rectified and learned:
         estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
         trained = train_estimator(
             dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
         )
-    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | dict(parts or {})
     run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned)
     rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
     weights, report = dict(rounds.best_weights), {}

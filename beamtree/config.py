@@ -18,6 +18,7 @@ from beamtree.errors import SettingsError
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PresetName = Literal["instant", "small", "default", "paper"]
 PartName = Literal["attention", "memory"]
+MAX_EPOCHS = 1000.0
 MovedRows = Literal["travel", "rebuild", "stay"]
 PathStart = Literal["level", "root", "every"]
 PathCorrection = Literal["negatives", "published"]
@@ -216,7 +217,7 @@ class TrainingSettings(_Section):
     )
     batch_size: int = Field(128, ge=1, le=65536, description="instances per step")
     epochs: float = Field(
-        3.0, gt=0.0, le=1000.0, description="passes over the training instances in each round; fractions are fine"
+        3.0, gt=0.0, le=MAX_EPOCHS, description="passes over the training instances in each round; fractions are fine"
     )
     target_horizon: int = Field(
         10,

@@ -39,7 +39,8 @@ def fit(
     items: ItemsOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/beamtree"),
     preset: Annotated[
-        PresetName, typer.Option(help="small: minutes; default: within an hour; paper: as published, for days.")
+        PresetName,
+        typer.Option(help="instant: seconds; small: minutes; default: within an hour; paper: as published, for days."),
     ] = "default",
     config: Annotated[Path | None, typer.Option(help="Settings as TOML, on top of the preset.")] = None,
     settings: Annotated[

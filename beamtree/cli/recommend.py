@@ -75,7 +75,9 @@ def recommend(
     if history is not None:
         wanted = [items.parse(text) for text in _split(history)]
         table = recommend_histories(recommender, [wanted], options=options)
-        if len(table) == table["score"].null_count():
+        if table.is_empty():
+            messages.print("There is no item that may be recommended here.", markup=False)
+        elif table["score"].null_count():
             messages.print("The model knows no item of this history: these are the most popular ones.", markup=False)
         _write(iter([table]), item_table=item_table, out=out)
         return

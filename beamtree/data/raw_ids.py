@@ -127,9 +127,9 @@ def id_list(ids: Any, *, what: str) -> IdList:
         raise InputError(
             f"{what}: expected a list of ids, got {_shortened(shown)}. Give a list: [{_shortened(shown)}]."
         )
-    if isinstance(ids, pl.Series) and ids.dtype.is_integer() and not ids.null_count():
+    if isinstance(ids, pl.Series) and ids.dtype.is_integer() and ids.dtype != pl.UInt64 and not ids.null_count():
         return ids.cast(pl.Int64).to_numpy()
-    if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu":
+    if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu" and ids.dtype != np.uint64:
         return ids.astype(np.int64, copy=False)
     return plain_list(ids, what=what)
 

@@ -26,7 +26,7 @@ def settle_ties(log: InteractionLog, *, config: Config) -> InteractionLog:
 
 
 def shuffle_within(frame: pl.DataFrame, *, keys: Sequence[str], seed: int) -> pl.DataFrame:
-    """Rows sorted by the keys, and among equal keys in an order that depends on their items and the seed alone."""
+    """Rows sorted by the keys, and among equal keys in an order that the rows of the frame and the seed decide."""
     settled = frame.sort(*keys, ITEM_ID)
     draws = np.random.default_rng(seed).random(settled.height)
     return settled.with_columns(pl.Series("draw", draws)).sort(*keys, "draw").drop("draw")

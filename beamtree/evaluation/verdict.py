@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from beamtree.config import Config
+from beamtree.config import MAX_EPOCHS, Config
 from beamtree.evaluation.intervals import Interval, difference, relative_difference
 from beamtree.evaluation.metrics import Metrics
 
@@ -12,7 +12,10 @@ METRIC = "f@20"
 SEED = 0
 """Of the bootstrap: the same table gives the same line."""
 
-Standing = Literal["ahead", "level", "behind"]
+MIN_USERS = 6
+"""Of fewer users the bootstrap says nothing: all of five being ahead happens by chance once in sixteen times."""
+
+Standing = Literal["ahead", "level", "behind", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,10 @@ class Verdict:
                 return f"Level with {other}: the interval holds zero {bounds}."
             case "behind":
                 return f"Behind {other} by {amount} {bounds}: {self.advice}."
+            case "unknown":
+                return (
+                    f"Not comparable with {other}: {self.num_users} users are too few, hold out at least {MIN_USERS}."
+                )
 
 
 def judge(model: Metrics, baselines: Mapping[str, Metrics], *, learning: Collection[str], config: Config) -> Verdict:
@@ -58,9 +65,8 @@ def judge(model: Metrics, baselines: Mapping[str, Metrics], *, learning: Collect
     values, others = model.per_user[METRIC], baselines[best].per_user[METRIC]
     is_relative = baselines[best][METRIC] > 0.0
     interval = (relative_difference if is_relative else difference)(values, others, seed=SEED)
-    standing: Standing = "level" if interval.holds_zero else "ahead" if interval.estimate > 0.0 else "behind"
     return Verdict(
-        standing=standing,
+        standing=_standing(interval, num_users=model.num_users),
         baseline=best,
         kind="baseline" if any(name in learning for name in baselines) else "simple baseline",
         interval=interval,
@@ -70,11 +76,19 @@ def judge(model: Metrics, baselines: Mapping[str, Metrics], *, learning: Collect
     )
 
 
+def _standing(interval: Interval, *, num_users: int) -> Standing:
+    if num_users < MIN_USERS:
+        return "unknown"
+    if interval.holds_zero:
+        return "level"
+    return "ahead" if interval.estimate > 0.0 else "behind"
+
+
 def advice(config: Config) -> str:
     """What to try with `beamtree fit` when a model with these settings is behind."""
     if config.model.parts == ("memory",):
         return "try --preset small, which learns besides counting"
-    longer = [f"training.epochs={4 * config.training.epochs:g}"]
+    longer = [f"training.epochs={min(4 * config.training.epochs, MAX_EPOCHS):g}"]
     if config.training.most_instances is not None:
         longer.append(f"training.most_instances={4 * config.training.most_instances}")
     settings = " ".join(f"--set {setting}" for setting in longer)

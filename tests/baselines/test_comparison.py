@@ -16,8 +16,8 @@ from beamtree.evaluation.protocol import evaluate
 from tests.baselines.small_logs import budget, dataset_of, halves
 
 # Everybody goes on to item 1.
-DATASET = dataset_of([[2, 1], [3, 1], [2, 1], [3, 1]], num_items=50)
-SPLIT = halves(DATASET, validation=[0, 1, 2, 3])
+DATASET = dataset_of([[2, 1], [3, 1]] * 3, num_items=50)
+SPLIT = halves(DATASET, validation=range(6))
 
 
 class Favourite:

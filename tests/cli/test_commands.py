@@ -111,17 +111,17 @@ def test_explanations(beamtree: Command, folder: Path) -> None:
 def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
     beamtree: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beamtree(*FIT)
+    beamtree(*FIT, "--set", "data.test_share=0.2")
     evaluate = ("evaluate", "model", "--log", "ratings.csv")
     shown = beamtree(*evaluate)
     last = shown.out.strip().splitlines()[-1]
     assert last.startswith(("Ahead of", "Level with", "Behind")), last
     assert "best simple baseline" in last
-    assert "over 4 users" in last
+    assert "over 8 users" in last
     found = json.loads(beamtree(*evaluate, "--json").out)
     verdict = found["verdict"]
     assert verdict["line"] == last
-    assert (verdict["metric"], verdict["num_users"]) == ("f@20", 4)
+    assert (verdict["metric"], verdict["num_users"]) == ("f@20", 8)
     baselines = {name: found["metrics"][name]["f@20"] for name in SIMPLE}
     assert verdict["baseline"] == max(baselines, key=lambda name: baselines[name])
     ratio = found["metrics"]["beam search (10)"]["f@20"] / baselines[verdict["baseline"]]
@@ -269,6 +269,9 @@ def test_errors_that_need_a_model(beamtree: Command, folder: Path) -> None:
     assert popular.out.count("Title") == 4
     assert "knows no item of this history" in popular.err
     assert "knows no item" not in beamtree("recommend", "model", "--history", "i3,x1").err
+    nothing = beamtree("recommend", "model", "--history", "i3", "--allow", "category=nowhere")
+    assert "no item that may be recommended" in nothing.err
+    assert "knows no item" not in nothing.err
     assert "not in the log" in beamtree("recommend", "model", "--log", "ratings.csv", "--users", "u99").message
     assert beamtree("recommend", "model", "--log", "ratings.csv", "--users", "", "--out", "none.csv").code == 0
     assert pl.read_csv("none.csv").columns == ["user_id", "item_id", "score", "rank"]

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from beamtree.data.raw_ids import RawIds
+from beamtree.data.raw_ids import RawIds, id_list
 from beamtree.data.vocabulary import Id, Vocabulary
 
 
@@ -33,3 +33,12 @@ def test_a_log_may_spell_the_ids_otherwise() -> None:
     texts = RawIds(Vocabulary(pl.Series(["7", "3"])))
     assert texts.encode_respelled(np.array([3, 9, 7])).tolist() == [1, 0]
     assert texts.encode_respelled(["7", "9"]).tolist() == [0]
+
+
+@pytest.mark.parametrize("is_numpy", [True, False])
+def test_ids_beyond_64_bits_with_sign_are_unknown_and_not_wrapped(*, is_numpy: bool) -> None:
+    integers = RawIds(Vocabulary(pl.Series([-1, 5])))
+    column = np.array([2**64 - 1, 5], dtype=np.uint64)
+    given = column if is_numpy else pl.Series(column)
+    listed = integers.check(id_list(given, what="ids"), what="ids")
+    assert integers.encode(listed).tolist() == [-1, 1], "as 64 bits with sign the first would be -1, which is known"

@@ -1,5 +1,7 @@
 """The line under a table, for models that are ahead, level and behind."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,19 @@ def test_a_baseline_without_a_hit_is_beaten_by_a_plain_difference() -> None:
             Config.preset("small", training={"epochs": 3, "most_instances": None}),
             "training.epochs=12), or --preset instant",
         ),
+        (Config.preset("paper"), "--set training.epochs=1000 --set training.most_instances=32000000"),
     ],
 )
 def test_what_to_try_is_something_that_the_settings_have(config: Config, tried: str) -> None:
-    assert tried in judge(metrics(0.5 * BASE), BASELINES, learning=[], config=config).line()
+    line = judge(metrics(0.5 * BASE), BASELINES, learning=[], config=config).line()
+    assert tried in line
+    Config.load(assignments=re.findall(r"--set ([^ ),]+)", line))
+
+
+def test_a_handful_of_users_decides_nothing() -> None:
+    few = {name: metrics(np.full(5, 0.1)) for name in BASELINES}
+    verdict = judge(metrics(np.full(5, 0.2)), few, learning=[], config=Config())
+    assert verdict.standing == "unknown"
+    assert verdict.line() == (
+        "Not comparable with the best simple baseline (popularity) in F@20: 5 users are too few, hold out at least 6."
+    )

@@ -75,7 +75,7 @@ class TrendPopularity:
         trained, _ = flatten_spans(places, starts=split.train.start, ends=split.train.end)
         trained = trained[np.argsort(dataset.timestamps[trained], kind="stable")]
         times, items = dataset.timestamps[trained].astype(np.float64), dataset.sequences.items[trained]
-        first, covered = float(times[0]), float(times[-1] - times[0])
+        first, covered = float(times[0]), float(times[-1] - times[0]) or 1.0
         num_items = len(dataset.items)
 
         def with_half_life(share: float) -> ScoredItems:

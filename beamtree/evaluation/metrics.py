@@ -17,14 +17,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from beamtree.errors import InputError
+from beamtree.types import NOTHING, BoolArray, Float64Array, Int32Array, Int64Array
 
-Float64Array = NDArray[np.float64]
-Labels = tuple[NDArray[np.int32], NDArray[np.int64]]
-
-NOTHING = -1
+Labels = tuple[Int32Array, Int64Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +48,7 @@ class Metrics(Mapping[str, float]):
         return len(self.averages)
 
 
-def measure(
-    recommended: NDArray[np.int32], labels: Labels, *, num_items: int, cutoffs: Sequence[int] = (20, 40)
-) -> Metrics:
+def measure(recommended: Int32Array, labels: Labels, *, num_items: int, cutoffs: Sequence[int] = (20, 40)) -> Metrics:
     """All metrics at every cutoff.
 
     recommended (users, columns): best first, -1 where there was nothing to recommend; columns >= every cutoff.
@@ -88,9 +83,7 @@ def measure(
     return Metrics(MappingProxyType(averages), MappingProxyType(per_user), num_users)
 
 
-def _per_user(
-    is_hit: NDArray[np.bool_], *, num_labels: NDArray[np.int64], num_distinct: NDArray[np.int64]
-) -> dict[str, Float64Array]:
+def _per_user(is_hit: BoolArray, *, num_labels: Int64Array, num_distinct: Int64Array) -> dict[str, Float64Array]:
     """The metrics of each user from the hits by rank (users, cutoff)."""
     cutoff = is_hit.shape[1]
     hits = is_hit.sum(axis=1)
@@ -109,24 +102,24 @@ def _per_user(
     }
 
 
-def _keys(items: NDArray[np.int32], *, rows: NDArray[np.int64], num_items: int) -> NDArray[np.int64]:
+def _keys(items: Int32Array, *, rows: Int64Array, num_items: int) -> Int64Array:
     """One number per (user, item); -1 gives the number of another pair or none, and is to be masked."""
     return np.asarray(rows * num_items + items, dtype=np.int64)
 
 
-def _distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _distinct(keys: Int64Array) -> Int64Array:
     """The keys in ascending order, each once (np.unique hashes them, many times slower on large keys)."""
     ordered = np.sort(keys)
     return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
-def _contains(ordered: NDArray[np.int64], keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _contains(ordered: Int64Array, keys: Int64Array) -> BoolArray:
     """Whether each key is among the ordered ones."""
     after = np.searchsorted(ordered, keys, side="right")
     return np.asarray(after > np.searchsorted(ordered, keys, side="left"))
 
 
-def _first_occurrences(recommended: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _first_occurrences(recommended: Int32Array) -> BoolArray:
     """Where an item stands in its row for the first time; never where nothing was recommended."""
     order = np.argsort(recommended, axis=1, kind="stable")
     ordered = np.take_along_axis(recommended, order, axis=1)
@@ -138,7 +131,7 @@ def _first_occurrences(recommended: NDArray[np.int32]) -> NDArray[np.bool_]:
     return unordered
 
 
-def _check(recommended: NDArray[np.int32], labels: Labels, *, num_items: int, cutoffs: Sequence[int]) -> None:
+def _check(recommended: Int32Array, labels: Labels, *, num_items: int, cutoffs: Sequence[int]) -> None:
     label_items, offsets = labels
     if recommended.ndim != 2 or not recommended.size or not np.issubdtype(recommended.dtype, np.integer):
         raise InputError(

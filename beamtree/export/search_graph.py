@@ -19,7 +19,8 @@ from beamtree.model.memory import Memory
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.tree.item_tree import VACANT, ItemTree
 
-NOTHING = float("-inf")
+NEVER = float("-inf")
+"""The score of what must not be chosen."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class _Search:
             level, count = level + 1, width * tree.branching
             scores = self._score(nodes, level)
             if is_child:
-                scores = graph.apply("Where", is_child, scores, graph.constant("nothing", np.float32(NOTHING)))
+                scores = graph.apply("Where", is_child, scores, graph.constant("nothing", np.float32(NEVER)))
             if tree.num_items < tree.num_leaves:
                 scores = self._hide_vacant(scores, nodes, level)
         return self._best_items(nodes, scores, count=count)
@@ -154,7 +155,7 @@ class _Search:
         graph = self._graph
         occupied = graph.constant(f"occupied_{level}", self._tree.occupied(level))
         return graph.apply(
-            "Where", graph.apply("Gather", occupied, nodes), scores, graph.constant("nothing", np.float32(NOTHING))
+            "Where", graph.apply("Gather", occupied, nodes), scores, graph.constant("nothing", np.float32(NEVER))
         )
 
     def _best_items(self, leaves: str, scores: str, *, count: int) -> tuple[str, str]:
@@ -170,5 +171,5 @@ class _Search:
         if found < k:
             room = graph.integers(0, k - found)
             items = graph.apply("Pad", items, room, graph.constant("none", np.int64(VACANT)))
-            best_scores = graph.apply("Pad", best_scores, room, graph.constant("nothing", np.float32(NOTHING)))
+            best_scores = graph.apply("Pad", best_scores, room, graph.constant("nothing", np.float32(NEVER)))
         return items, best_scores

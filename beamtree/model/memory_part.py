@@ -24,19 +24,18 @@ class MemoryPart(Part):
         super().__init__()
         self._memory = memory
         self._tree = tree
-        for name, array in memory.arrays().items():
-            self.register_buffer(name.replace(".", "_"), torch.from_numpy(np.array(array)), persistent=False)
+        gates = torch.tensor(memory.gates or (1.0,) * (tree.height + 1), dtype=torch.float32)
+        self.register_buffer("gates", gates, persistent=False)
 
     def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:  # noqa: ARG002
         """Pool the evidence of each request over the leaves that it may be given."""
         evidence = np.stack([leaf_evidence(self._memory, self._tree, requests, row) for row in range(len(requests))])
         pooled = torch.from_numpy(pool(evidence, self._tree)).to(self.device)
-        gates = self._memory.gates or (1.0,) * (self._tree.height + 1)
+        gates = self.get_buffer("gates")
 
         def score(levels: Sequence[int], nodes: Tensor) -> Tensor:
             rows = torch.arange(len(pooled), device=nodes.device)[None, :, None]
-            gate = torch.tensor([gates[level] for level in levels], dtype=pooled.dtype, device=nodes.device)
-            return gate[:, None, None] * pooled[rows, nodes.clamp(min=0)]
+            return gates[list(levels), None, None] * pooled[rows, nodes.clamp(min=0)]
 
         return score
 
@@ -55,8 +54,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
         faded = weights.repeat_fade ** np.arange(len(latest))
         repeated = np.bincount(latest, weights=faded, minlength=tree.num_items)
         of_item += (weights.repeats * np.log1p(repeated)).astype(np.float32)
-    excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
-    eligibility = Eligibility(tree, allowed_items=requests.allowed, excluded_items=excluded)
+    eligibility = Eligibility.of(requests, tree)
     is_eligible = np.zeros(tree.num_items, dtype=np.bool_)
     is_eligible[tree.item_at_leaf[eligibility.leaves(request)]] = True
     if weights.popularity > 0.0:

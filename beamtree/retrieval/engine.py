@@ -11,7 +11,7 @@ from beamtree.retrieval.result import SearchResult
 from beamtree.scorer import PreparedScores, Scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray, Int64Array
+from beamtree.types import NOTHING, AnyArray, Int64Array
 
 
 @runtime_checkable
@@ -45,7 +45,7 @@ class Engine:
         width = max(beam_width, k)
         if isinstance(self.scorer, SearchingScorer):
             return self.scorer.search(requests, k=k, beam_width=width)
-        eligibility, prepared = self.eligibility(requests), self.scorer.prepare(requests)
+        eligibility, prepared = Eligibility.of(requests, self.tree), self.scorer.prepare(requests)
         excluded = np.broadcast_to(eligibility.num_excluded(np.arange(len(requests))), len(requests))
         widths = widened(width, excluded)
         rankings = [
@@ -66,20 +66,15 @@ class Engine:
         self._check(requests, k=k)
         if isinstance(self.scorer, SearchingScorer):
             return self.scorer.scan(requests, k=k)
-        eligibility, prepared = self.eligibility(requests), self.scorer.prepare(requests)
+        eligibility, prepared = Eligibility.of(requests, self.tree), self.scorer.prepare(requests)
         rankings = [
             exact_scan(self.tree, scores_of(prepared, request), eligibility=eligibility, request=request, k=k)
             for request in range(len(requests))
         ]
         return self._collect(rankings, k=k)
 
-    def eligibility(self, requests: Requests) -> Eligibility:
-        """Which leaves each of the requests may get."""
-        excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
-        return Eligibility(self.tree, allowed_items=requests.allowed, excluded_items=excluded)
-
     def _collect(self, rankings: list[Ranking], *, k: int) -> SearchResult:
-        items = np.full((len(rankings), k), -1, dtype=np.int32)
+        items = np.full((len(rankings), k), NOTHING, dtype=np.int32)
         scores = np.full((len(rankings), k), -np.inf, dtype=np.float32)
         for request, ranking in enumerate(rankings):
             found = len(ranking.leaves)

@@ -16,6 +16,7 @@ from beamtree.retrieval.beam import ScoreNodes, beam_search, widened
 from beamtree.retrieval.engine import Engine, scores_of
 from beamtree.retrieval.request import Explanation, HistoryEvidence
 from beamtree.retrieval.scorers import arrays_by_part, build_scorer
+from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array, Int32Array, Int64Array
 
@@ -168,7 +169,7 @@ class _SeenLevel:
 def trace_search(engine: Engine, request: Requests, *, items: Int32Array, k: int, beam_width: int) -> SearchTrace:
     """Search once more for one request with the reference search, and tell what it saw and how it came to items."""
     tree = engine.tree
-    eligibility = engine.eligibility(request)
+    eligibility = Eligibility.of(request, tree)
     width = int(widened(max(beam_width, k), eligibility.num_excluded(0)))
     score_nodes = scores_of(engine.scorer.prepare(request), 0)
     seen: list[_SeenLevel] = []

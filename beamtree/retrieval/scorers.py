@@ -24,7 +24,7 @@ def build_scorer(
     config: Config,
     parts: "Mapping[str, MakePart] | None" = None,
 ) -> Scorer:
-    """The score that a model's arrays describe; they are named by part, as in `memory/fades`.
+    """The score that a model's arrays describe; they are named by part, as in `memory/popularity`.
 
     parts: how to make those parts that beamtree does not know, by name. InputError where one is missing, and where
     there are neither kernels nor torch to compute with.

@@ -11,7 +11,7 @@ import numpy as np
 from beamtree.artefact import Artefact, load_artefact
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.requests import Histories, Requests
-from beamtree.errors import ArtefactError
+from beamtree.errors import ArtefactError, InputError
 from beamtree.model.memory import ASKED_ITEMS, Memory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
@@ -74,6 +74,8 @@ def load_model(directory: Path) -> LoadedModel:
         _try(model)
     except ArtefactError:
         raise
+    except InputError as error:
+        raise ArtefactError(f"{directory} was read but cannot be served: {error}") from error
     except Exception as error:
         raise ArtefactError(
             f"{directory} was read but cannot be served: {type(error).__name__}: {error}. Fit the model again."

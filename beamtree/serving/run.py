@@ -95,7 +95,7 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
     """Threads for searches, and others for whatever else takes a while.
 
     The kernels spread a batch over all cores by themselves: two threads suffice, one to prepare a batch while the other
-    has the kernels. NumPy searches one request after another, so there each thread takes one at a time.
+    has the kernels. Without them torch searches one request after another, so there each thread takes one at a time.
     """
     if native.is_available():
         native.set_threads(settings.threads)

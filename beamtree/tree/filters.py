@@ -10,6 +10,7 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from beamtree.data.requests import Requests
 from beamtree.errors import InputError
 from beamtree.tree.item_tree import VACANT, Int32Array, Int64Array, ItemTree
 
@@ -33,6 +34,12 @@ class Eligibility:
     allowed_before: Int64Array = field(init=False, repr=False)
     excluded_keys: Int64Array = field(init=False, repr=False)
     num_requests: int | None = field(init=False)
+
+    @classmethod
+    def of(cls, requests: Requests, tree: ItemTree) -> "Eligibility":
+        """What each of the requests may get."""
+        excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
+        return cls(tree, allowed_items=requests.allowed, excluded_items=excluded)
 
     def __post_init__(
         self, allowed_items: NDArray[np.bool_] | None, excluded_items: tuple[Int32Array, Int64Array] | None

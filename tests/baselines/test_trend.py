@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 
 from beamtree.baselines import trend
 from beamtree.baselines.trend import DecayedCounts, TrendPopularity, has_clock
+from beamtree.data.split import Spans, Split
 from tests.baselines.small_logs import ask, budget, dataset_of, halves, whole
 
 
@@ -73,3 +74,13 @@ def test_without_a_clock_it_is_popularity() -> None:
     fitted = TrendPopularity().fit(order, whole(order), budget=budget())
     found = fitted.search(ask([], times=at(0)), k=3)
     assert (found.items.tolist(), found.scores.tolist()) == ([[1, 0, 2]], [[4, 1, 1]])
+
+
+def test_where_all_was_trained_on_at_one_moment_it_is_popularity() -> None:
+    dataset = dataset_of([[0, 1], [1], [1, 2, 0]], num_items=3, times=[[5, 9], [5], [5, 5, 7]])
+    start, end = np.array([0, 2, 3]), np.array([1, 3, 5])
+    nobody = whole(dataset).test
+    split = Split(Spans(np.arange(3, dtype=np.int32), start, end), nobody, nobody, 1, "one moment")
+    found = TrendPopularity().fit(dataset, split, budget=budget()).search(ask([], times=at(9.0)), k=3)
+    assert found.items.tolist() == [[1, 0, 2]]
+    assert found.scores.tolist() == [[2, 1, 1]]

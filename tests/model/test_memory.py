@@ -12,7 +12,7 @@ from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers
 from beamtree.model.memory import Memory, MemoryWeights
-from tests.small import sequences_of
+from tests.small import assert_same_bytes, sequences_of
 
 
 def whole(sequences: Sequences) -> Spans:
@@ -101,3 +101,15 @@ def test_a_memory_survives_its_arrays() -> None:
     np.testing.assert_array_equal(again.transitions.items, memory.transitions.items)
     with pytest.raises(InputError, match="Fit the model again"):
         Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "weights"})
+
+
+def test_what_lies_outside_the_training_spans_is_not_counted() -> None:
+    """The second half of the only user is held out: whatever stands there, the memory is the same."""
+    shown, held_out = [0, 1, 2], ([3, 0, 1], [0, 1, 2])
+    counted = []
+    for tail in held_out:
+        sequences = sequences_of([shown + tail])
+        spans = Spans(np.zeros(1, dtype=np.int32), np.array([0]), np.array([3]))
+        counted.append(Memory.count(sequences, spans, num_items=4, settings=MemorySettings()).arrays())
+    assert_same_bytes(*counted)
+    assert counted[0]["popularity"].tolist() == pytest.approx([np.log(2)] * 3 + [0.0])

@@ -1,5 +1,6 @@
 """Counted memory in search: the kernels, the NumPy writing and the exact scan agree, and memory alone is a max-heap."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,24 @@ def test_seen_items_do_not_lead_the_beam_astray() -> None:
     found = engine.search(asked, k=1, beam_width=1)
     assert found.items.tolist() == [[6]]
     assert found.scores[0, 0] == pytest.approx(np.log(2), rel=1e-3)
+
+
+def test_threads_that_search_different_trees_at_once_do_not_disturb_each_other() -> None:
+    """What a thread of the kernels keeps between requests is left clean for the next tree, larger or smaller."""
+    engines, asked = [], []
+    for num_items in (40, 300):
+        tree = random_tree(num_items, branching=2, seed=num_items)
+        memory = random_memory(num_items, seed=1, weights=MemoryWeights(1.0, 0.5, 0.05))
+        engines.append(Engine(build_scorer(named(memory), tree, config=Config()), tree))
+        asked.append(random_requests(tree, seed=2, filters="both"))
+    expected = [engine.scan(requests, k=8) for engine, requests in zip(engines, asked, strict=True)]
+
+    def search(turn: int) -> bool:
+        which = turn % 2
+        found = engines[which].search(asked[which], k=8, beam_width=10)
+        return np.array_equal(found.items, expected[which].items) and np.array_equal(
+            found.scores, expected[which].scores
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(search, range(200)))

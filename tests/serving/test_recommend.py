@@ -1,5 +1,6 @@
 """POST /v1/recommend against the engine itself, over a real connection."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from beamtree.artefact import Artefact
+from beamtree.artefact import Artefact, save_artefact
 from beamtree.data.requests import Histories, Requests
+from beamtree.errors import ArtefactError
 from beamtree.model.memory import ASKED_ITEMS, Memory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.retrieval.similar import SimilarItems
+from beamtree.serving.loaded_model import load_model
 from tests.retrieval.numpy_scorer import NumpyScorer
 from tests.serving.conftest import StartServer
 from tests.serving.models import save_model
@@ -269,3 +272,10 @@ def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path:
     assert [row["item_id"] for row in similar["by_memory"]] == (followers + 100).tolist()
     assert [row["strength"] for row in similar["by_memory"]] == pytest.approx(strengths.tolist())
     assert server.get("/v1/model").json["history_length"] == ASKED_ITEMS
+
+
+def test_a_model_with_parts_of_its_own_is_refused_and_the_message_says_why(tmp_path: Path) -> None:
+    artefact = save_model(tmp_path / "model", 60)
+    save_artefact(tmp_path / "model", replace(artefact, weights={**artefact.weights, "taste/bias": np.zeros(3)}))
+    with pytest.raises(ArtefactError, match=r"cannot be served: .*does not know: taste.*parts="):
+        load_model(tmp_path / "model")

@@ -202,7 +202,7 @@ class DeepTreeRetriever:
         interactions: InteractionLog | Source | None = None,
         *,
         users: Literal["test", "validation"] = "test",
-        beam_width: int | None = None,
+        beam: int | None = None,
         exact: bool = True,
         baselines: Asked = "simple",
         estimator_cache: str | Path | None = None,
@@ -231,7 +231,7 @@ class DeepTreeRetriever:
                 f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
             )
         chosen = choose_baselines(baselines, dataset, config=self.config)
-        width = beam_width or self.config.retrieval.beam_width
+        width = self.config.retrieval.beam_width if beam is None else beam
         own: dict[str, Answers] = {_beam_search(width): BeamSearch(self.recommender.engine, width)}
         if exact:
             own["exact scan"] = ExactScan(self.recommender.engine)

@@ -31,7 +31,7 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
     assert found.num_users == len(model.held_out())
 
     model.evaluate(exact=False, users="validation")
-    model.evaluate(exact=False, beam_width=width + 1)
+    model.evaluate(exact=False, beam=width + 1)
     assert searches == [width, width, width + 1], "other users or another beam are other questions"
     model.fit(two_group_log())
     assert searches == [width, width, width + 1, width], "what was fitted anew is measured anew"

@@ -43,7 +43,7 @@ def evaluate(
         comparison = retriever.evaluate(
             interactions,
             users=users,
-            beam_width=beam,
+            beam=beam,
             exact=exact,
             baselines=baselines,
             estimator_cache=kept if kept.is_dir() else None,

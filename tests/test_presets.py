@@ -10,7 +10,7 @@ from beamtree.config import PRESETS, Config, PresetName
 from beamtree.data.prepare import prepare_log
 from beamtree.evaluation.protocol import split_dataset
 from beamtree.fitting.fit import fit_model
-from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned
+from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, MemoryWeighed, StepDone, TreeRelearned
 from tests.small import two_group_log
 
 STEPS, BATCH_SIZE = 2, 12
@@ -41,12 +41,15 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
         should_stop=lambda: False,
     )
     learners = [event.learner for event in events if isinstance(event, StepDone)]
-    assert learners.count(TREE_MODEL) == STEPS * rounds
+    learned_rounds = rounds if "attention" in whole.model.parts else 0
+    assert learners.count(TREE_MODEL) == STEPS * learned_rounds
     assert sum(isinstance(event, TreeRelearned) for event in events) == rounds - 1
+    assert sum(isinstance(event, MemoryWeighed) for event in events) == ("memory" in whole.model.parts)
     assert (ESTIMATOR in learners) == (whole.training.method == "dtr-t-rl")
     tree = artefact.tree
     assert tree.level_sizes[-2] > config.training.negatives + 1, "draws go down the tree"
     assert sorted(tree.item_at_leaf.tolist()) == list(range(len(dataset.items)))
     assert all(np.isfinite(array).all() for array in artefact.weights.values())
-    assert len(artefact.training["rounds"]) == rounds
+    assert len(artefact.training["rounds"]) == learned_rounds
+    assert {name.split("/")[0] for name in artefact.weights} == set(whole.model.parts)
     assert all(0 < event.loss < 20 for event in events if isinstance(event, StepDone))

@@ -22,7 +22,7 @@ from beamtree.diagnostics.node_scores import scorer_of
 from beamtree.diagnostics.report import Diagnostics, LevelReport, Subject
 from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
-from beamtree.errors import DataError
+from beamtree.errors import DataError, InputError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.training.horizon import TargetHorizon
@@ -55,9 +55,14 @@ def examine(
     """Find the model's held-out users in its log again.
 
     DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
-    is held out.
+    is held out; InputError for a model of counted memory alone, which has no loss and no network to look into.
     """
     artefact = model.recommender.artefact
+    if not artefact.part("attention"):
+        raise InputError(
+            "This model only counts: there is no loss and no network to look into. Use `beamtree evaluate`, or fit a "
+            "model with attention (a preset other than instant)."
+        )
     dataset = model.prepare(interactions)
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))

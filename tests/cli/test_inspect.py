@@ -62,6 +62,8 @@ def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
 @pytest.mark.usefixtures("folder")
 def test_what_is_wrong_is_said(beamtree: Command) -> None:
     beamtree(*FIT)
+    beamtree(*FIT[:-1], "counted", "--set", 'model.parts=["memory"]')
+    assert "only counts" in beamtree("inspect", "counted", "--log", "ratings.csv").message
     assert "add --log" in beamtree("inspect", "model", "--users", "5").message
     assert ".html" in beamtree(*INSPECT, "--out", "look.json").message
     assert "does not exist" in beamtree(*INSPECT, "--out", "nowhere/look.html").message

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from beamtree.config import Config
 from beamtree.data.requests import Requests
+from beamtree.errors import InputError
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array
 
@@ -67,3 +68,33 @@ class Part(nn.Module, ABC):
 
 MakePart = Callable[[ItemTree, Config, torch.Generator], Part]
 """Makes a fresh part for a tree; everything random about it comes from the generator."""
+
+
+def check_part(name: str, part: Part, tree: ItemTree) -> None:
+    """InputError where a part says of its tables what is not so, or where a saved model would not show that it exists.
+
+    name: what the part is called in its score.
+    """
+    parameters = dict(part.named_parameters())
+    for table in sorted(part.tables | part.node_tables):
+        if table not in part.tables:
+            raise InputError(f"The part {name} has {table!r} in node_tables alone. Name it in tables too.")
+        if getattr(part, table, table) is None:
+            continue  # a table that these settings do without
+        if table not in parameters:
+            raise InputError(
+                f"The part {name} names the table {table!r}, but its parameters are {', '.join(parameters) or 'none'}."
+            )
+        shape = tuple(parameters[table].shape)
+        if len(shape) != 2:
+            raise InputError(f"Expected the table {table!r} of the part {name} as (rows, size), got {shape}.")
+        if table in part.node_tables and shape[0] != tree.num_nodes:
+            raise InputError(
+                f"Expected a row for each of {tree.num_nodes} nodes in the table {table!r} of the part {name}, got "
+                f"{shape[0]}. Leave it out of node_tables unless its rows are nodes."
+            )
+    if not part.state_dict():
+        raise InputError(
+            f"The part {name} has no numbers that are saved, so that a loaded model would lack it unnoticed. Give it a "
+            "parameter, such as its weight in the sum, or a buffer."
+        )

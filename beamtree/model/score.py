@@ -11,7 +11,7 @@ from beamtree.config import Config
 from beamtree.data.requests import Requests
 from beamtree.errors import ArtefactError, InputError
 from beamtree.model.attention import Attention, make_attention
-from beamtree.model.part import MakePart, Part, PreparedPart, ReadRows
+from beamtree.model.part import MakePart, Part, PreparedPart, ReadRows, check_part
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
 
@@ -31,13 +31,14 @@ class Score(nn.Module):
         if any("/" in name for name in parts):
             raise InputError(f"Expected names of parts without a slash, got {', '.join(parts)}.")
         self.tree = tree
-        self._parts = nn.ModuleDict(parts)
+        self._names = tuple(parts)
+        self._parts = nn.ModuleList(parts.values())  # a ModuleDict would refuse names such as "items"
         self.eval()
 
     @property
     def parts(self) -> dict[str, Part]:
         """The parts by name, in the order in which they are added up."""
-        return {name: part for name, part in self._parts.items() if isinstance(part, Part)}
+        return {name: part for name, part in zip(self._names, self._parts, strict=True) if isinstance(part, Part)}
 
     @property
     def device(self) -> torch.device:
@@ -72,10 +73,10 @@ class Score(nn.Module):
     ) -> "PreparedScore":
         """Prepare all parts for requests. read: how rows of tables are read, by full name; None reads them plainly."""
         reader = self._read if read is None else read
-        prepared = [
-            (part.prepare(requests, read=_of_part(name, reader), dropout=dropout), part.levels)
+        prepared = {
+            name: (part.prepare(requests, read=_of_part(name, reader), dropout=dropout), part.levels)
             for name, part in self.parts.items()
-        ]
+        }
         return PreparedScore(prepared)
 
     def start_from_items(self, item_vectors: Float32Array) -> None:
@@ -113,23 +114,32 @@ class Score(nn.Module):
 
 
 class PreparedScore:
-    """The sum of prepared parts, each on its own levels."""
+    """The sum of prepared parts, by name, each on its own levels."""
 
-    def __init__(self, parts: Sequence[tuple[PreparedPart, range | None]]) -> None:
+    def __init__(self, parts: Mapping[str, tuple[PreparedPart, range | None]]) -> None:
         self._parts = parts
 
     def __call__(self, levels: Sequence[int], nodes: Tensor) -> Tensor:
-        """Scores (levels, requests, columns) of nodes numbered over the whole tree, -inf where there is none (-1)."""
+        """Scores (levels, requests, columns) of nodes numbered over the whole tree, -inf where there is none (-1).
+
+        InputError where a part answers in another shape.
+        """
         total: Tensor | None = None
-        for score_nodes, own_levels in self._parts:
+        for name, (score_nodes, own_levels) in self._parts.items():
             places = [place for place, level in enumerate(levels) if own_levels is None or level in own_levels]
             if not places:
                 continue
-            if len(places) == len(levels):
-                scores = score_nodes(levels, nodes)
-            else:
-                some = score_nodes([levels[place] for place in places], nodes[places])
-                scores = some.new_zeros(nodes.shape).index_copy(0, torch.tensor(places, device=nodes.device), some)
+            is_everywhere = len(places) == len(levels)
+            asked = nodes if is_everywhere else nodes[places]
+            scores = score_nodes([levels[place] for place in places], asked)
+            if scores.shape != asked.shape:
+                raise InputError(
+                    f"Expected scores {tuple(asked.shape)} from the part {name}, (levels, requests, columns) as the "
+                    f"nodes have, got {tuple(scores.shape)}."
+                )
+            if not is_everywhere:
+                zeros = scores.new_zeros(nodes.shape)
+                scores = zeros.index_copy(0, torch.tensor(places, device=nodes.device), scores)
             total = scores if total is None else total + scores
         if total is None:
             total = torch.zeros(nodes.shape, device=nodes.device)
@@ -140,10 +150,14 @@ def build_score(config: Config, tree: ItemTree, *, seed: int, parts: Mapping[str
     """A freshly initialised score for a tree; the same seed gives the same bytes.
 
     parts: the summands by name, all of them; None is attention alone. They draw from one generator, one after another.
+    InputError where a part contradicts itself or the tree.
     """
     generator = torch.Generator().manual_seed(seed)
     makers = {ATTENTION: make_attention} if parts is None else parts
-    return Score(tree, {name: make(tree, config, generator) for name, make in makers.items()})
+    made = {name: make(tree, config, generator) for name, make in makers.items()}
+    for name, part in made.items():
+        check_part(name, part, tree)
+    return Score(tree, made)
 
 
 def attention_alone(score: Score) -> Attention | None:

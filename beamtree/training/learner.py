@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from beamtree.config import TrainingSettings
+from beamtree.errors import InputError
 from beamtree.model.score import Score
 from beamtree.training.gradients import Gradients
 from beamtree.training.instances import Batch, one_target_each
@@ -57,7 +58,10 @@ class TorchLearner:
         self._optimiser = ScoreOptimiser(score, settings=settings)
 
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
-        """The loss, the mean over instances and levels, and its gradients. No pass touches a whole table."""
+        """The loss, the mean over instances and levels, and its gradients. No pass touches a whole table.
+
+        InputError where a part reads a table without `read`: its rows would not learn.
+        """
         seed, device, height = self._settings.seed, self.score.device, self.score.tree.height
         single = one_target_each(batch, height=height)
         candidates = self._negatives.draw(single, generator=numpy_generator(seed, "negatives", step))
@@ -89,6 +93,7 @@ class TorchLearner:
 
         loss = sum(learn_levels(levels) for levels in self._levels_at_a_time(height))
         self.score.eval()
+        _refuse_direct_reads(self.score)
         dense = {name: _taken_gradient(weight) for name, weight in small_weights.items()}
         after = {name: value.clone() for name, value in statistics.items()}
         for name, value in before.items():
@@ -135,6 +140,16 @@ def _running_statistics(score: Score) -> dict[str, Tensor]:
         if isinstance(module, _BatchNorm)
         for name, buffer in module.named_buffers()
     }
+
+
+def _refuse_direct_reads(score: Score) -> None:
+    read_directly = [name for name, table in score.tables().items() if table.grad is not None]
+    if read_directly:
+        score.zero_grad()
+        raise InputError(
+            f"Expected the rows of {' and '.join(read_directly)} through read('name', rows), got a gradient of the "
+            "whole table. Read it so everywhere, or leave it out of the part's tables to update it whole."
+        )
 
 
 def _taken_gradient(weight: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import evaluate, split_dataset
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import DEFAULT_K, Explanation, Fallback, ItemFilter, RecommendOptions
+from beamtree.retrieval.scorers import check_part_names
 from beamtree.retrieval.similar import Similarity
 from beamtree.retrieval.tables import recommend_histories, recommend_users, similar_items
 
@@ -48,7 +49,11 @@ class DeepTreeRetriever:
     """
 
     def __init__(self, config: Config | None = None, *, parts: "Mapping[str, MakePart] | None" = None) -> None:
-        """parts: more parts of the score by name, written in torch; see `beamtree.model.part`."""
+        """parts: more parts of the score by name, written in torch; see `beamtree.model.part`.
+
+        InputError for a name that beamtree uses itself.
+        """
+        check_part_names(parts or {})
         self._given = config or Config()
         self._parts = dict(parts or {})
         self._recommender: Recommender | None = None

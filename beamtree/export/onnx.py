@@ -18,7 +18,7 @@ from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.export.onnx_file import EMBED_LIMIT, OnnxFiles, write_onnx
 from beamtree.export.search_graph import SearchPlan, add_search
 from beamtree.model.memory import Memory
-from beamtree.retrieval.scorers import KERNEL_PARTS, arrays_by_part
+from beamtree.retrieval.scorers import KERNEL_PARTS, unknown_parts
 from beamtree.tree.item_tree import VACANT
 
 OPSET = 17
@@ -38,16 +38,17 @@ def export_onnx(
 
     beam_width: the model's own setting by default. raw_ids: also give the items' raw ids.
     embed_limit: constants of more bytes than this go to a file beside it, called after its content.
-    Raises InputError for a k or beam below 1 and for parts of one's own, ArtefactError where it cannot be written.
+    Raises InputError for a k or beam below 1 and for a score with parts that beamtree does not know, ArtefactError
+    where the file cannot be written.
     """
     width = artefact.config.retrieval.beam_width if beam_width is None else beam_width
     if k < 1 or width < 1:
         raise InputError(f"Expected k and a beam of at least 1, got k {k} and a beam of {width}.")
-    unknown = sorted(arrays_by_part(artefact.weights).keys() - KERNEL_PARTS)
+    unknown = unknown_parts(artefact.weights)
     if unknown:
         raise InputError(
-            f"The score of this model has parts that ONNX cannot compute: {', '.join(unknown)}. Export a model of "
-            "attention and memory alone."
+            f"Expected a score of {' and '.join(sorted(KERNEL_PARTS))}, which the graph knows, got "
+            f"{', '.join(unknown)} beside them: the file would rank without. Fit without them, or search in Python."
         )
     attention, memory = artefact.part("attention"), artefact.part("memory")
     plan = SearchPlan(

@@ -1,6 +1,6 @@
 """From a model's arrays to a scorer: in the kernels where they know all of its parts, else in torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from beamtree import native
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from beamtree.model.part import MakePart
 
 KERNEL_PARTS = frozenset({"attention", "memory"})
+"""The parts that beamtree knows by itself."""
+TAKEN_COLUMNS = frozenset({"request", "user_id", "item_id", "score", "rank", "because_of"})
+"""Columns of a table of recommendations, beside which each part has one with its share."""
 
 
 def build_scorer(
@@ -30,11 +33,11 @@ def build_scorer(
     there are neither kernels nor torch to compute with.
     """
     arrays, makers = arrays_by_part(weights), dict(parts or {})
-    unknown = sorted(arrays.keys() - KERNEL_PARTS - makers.keys())
+    unknown = [name for name in unknown_parts(weights) if name not in makers]
     if unknown:
         raise InputError(
-            f"The score of this model has parts that beamtree does not know: {', '.join(unknown)}. Give what makes "
-            "them, as when it was fitted: parts={'name': make_part}."
+            f"The score of this model has parts that beamtree does not know: {', '.join(unknown)}. Load it in Python "
+            f"and give what makes them, as when it was fitted: bt.load(folder, parts={{{unknown[0]!r}: ...}})."
         )
     if native.is_available() and not makers:
         from beamtree.retrieval.native_scorer import NativeScorer
@@ -50,6 +53,22 @@ def build_scorer(
             "active."
         ) from missing
     return build_torch_scorer(weights, tree, config=config, parts=makers)
+
+
+def check_part_names(names: Iterable[str]) -> None:
+    """InputError for names that parts from outside cannot have, because they mean something else already."""
+    for name in names:
+        if name in KERNEL_PARTS or name in TAKEN_COLUMNS or not name or "/" in name:
+            raise InputError(
+                f"A part of the score cannot be called {name!r}. Choose a name without a slash that is neither a part "
+                f"of beamtree's own ({', '.join(sorted(KERNEL_PARTS))}; model.parts leaves them out) nor a column of "
+                f"recommendations ({', '.join(sorted(TAKEN_COLUMNS))})."
+            )
+
+
+def unknown_parts(weights: Mapping[str, AnyArray]) -> list[str]:
+    """The names of those parts that beamtree does not know by itself: they are searched in torch alone."""
+    return sorted(arrays_by_part(weights).keys() - KERNEL_PARTS)
 
 
 def arrays_by_part(weights: Mapping[str, AnyArray]) -> dict[str, dict[str, AnyArray]]:

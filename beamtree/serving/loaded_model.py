@@ -75,7 +75,7 @@ def load_model(directory: Path) -> LoadedModel:
     except ArtefactError:
         raise
     except InputError as error:
-        raise ArtefactError(f"{directory} was read but cannot be served: {error}") from error
+        raise ArtefactError(f"{directory} was read but cannot be served. {error}") from error
     except Exception as error:
         raise ArtefactError(
             f"{directory} was read but cannot be served: {type(error).__name__}: {error}. Fit the model again."

@@ -10,8 +10,10 @@ from beamtree.config import Config
 from beamtree.errors import InputError
 from beamtree.model.memory import MemoryWeights
 from beamtree.model.torch_scorer import TorchScorer
+from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
+from tests.model.test_new_part import make_taste
 from tests.retrieval.test_memory_search import named, random_memory, random_requests
 from tests.small import model_settings, random_tree, score_of, stirred_model
 
@@ -56,5 +58,11 @@ def arrays_of_memory() -> dict[str, np.ndarray]:
 
 def test_a_part_that_nobody_knows_is_named() -> None:
     weights = {**arrays_of_memory(), "bias/table": np.zeros(3)}
-    with pytest.raises(InputError, match=r"does not know: bias\. Give what makes them"):
+    with pytest.raises(InputError, match=r"does not know: bias\. Load it in Python .* parts=\{'bias': \.\.\.\}\)\."):
         build_scorer(weights, TREE, config=CONFIG)
+
+
+@pytest.mark.parametrize("name", ["attention", "memory", "rank", "because_of", "a/b", ""])
+def test_names_that_mean_something_else_are_refused_before_any_work(name: str) -> None:
+    with pytest.raises(InputError, match=rf"cannot be called {name!r}\. Choose a name without a slash"):
+        DeepTreeRetriever(parts={name: make_taste})

@@ -1,14 +1,18 @@
 """When a model folder changes, and while it changes."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from beamtree.artefact import save_artefact
 from beamtree.errors import ArtefactError
 from beamtree.serving.deployment import Deployment
-from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.loaded_model import LoadedModel, load_model
+from tests.serving.models import random_artefact
 
 
 class Witness:
@@ -111,3 +115,10 @@ def test_a_rollback_holds_until_the_folder_changes_again(folder: Path) -> None:
     put(folder, "third")
     deployment.reload_if_changed()
     assert deployment.current.version == "third"
+
+
+def test_a_model_with_a_part_from_outside_is_refused_with_what_to_do_about_it(tmp_path: Path) -> None:
+    artefact = random_artefact(60)
+    save_artefact(tmp_path, replace(artefact, weights={**artefact.weights, "bias/table": np.zeros((3, 1))}))
+    with pytest.raises(ArtefactError, match=r"cannot be served\. .* does not know: bias\. Load it in Python"):
+        load_model(tmp_path)

@@ -16,15 +16,15 @@ from beamtree.fitting.remembering import remember
 from beamtree.fitting.run import FitRun, WorkDirectory
 from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
-from beamtree.model.part import MakePart
-from beamtree.retrieval.scorers import KERNEL_PARTS
+from beamtree.model.part import MakePart, MakePartOnTree
+from beamtree.retrieval.scorers import KERNEL_PARTS, tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import Rounds
 
-LEARNED_PARTS: dict[str, MakePart] = {"attention": make_attention}
+LEARNED_PARTS: dict[str, MakePartOnTree] = {"attention": make_attention}
 
 
 def fit_model(
@@ -56,7 +56,8 @@ def fit_model(
             f"The names {' and '.join(sorted(KERNEL_PARTS))} are those of beamtree's own parts, got "
             f"{', '.join(parts or {})}. Name your parts otherwise."
         )
-    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | dict(parts or {})
+    others = tell_items(parts, dataset.item_table)
+    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | others
     first_order(dataset, config=config)  # says what is missing before anything is learned
     instances = TrainingInstances(
         dataset.sequences,
@@ -75,11 +76,11 @@ def fit_model(
         )
     run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned)
     rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
-    weights, report = dict(rounds.best_weights), {}
+    weights, memory = dict(rounds.best_weights), {}
     if "memory" in config.model.parts:
-        remembered = remember(run, weights, rounds.best_tree, parts=parts)
+        remembered = remember(run, weights, rounds.best_tree, parts=others)
         weights |= remembered.arrays
-        report = {"memory": remembered.report}
+        memory = {"memory": remembered.report}
     return Artefact(
         config=config,
         weights=weights,
@@ -93,7 +94,7 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
-            **report,
+            **memory,
             **_seconds(rounds, trained, is_resumed=work is not None and work.resume),
         },
     )

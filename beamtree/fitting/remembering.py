@@ -11,7 +11,7 @@ from beamtree.fitting.calibration import calibrate
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import CUTOFFS, sample_users
 from beamtree.model.memory import Memory, MemoryWeights
-from beamtree.model.part import MakePart
+from beamtree.model.part import MakePartOnTree
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.events import MemoryWeighed
@@ -29,7 +29,7 @@ class Remembered:
 
 
 def remember(
-    run: FitRun, learned: Mapping[str, AnyArray], tree: ItemTree, *, parts: Mapping[str, MakePart] | None
+    run: FitRun, learned: Mapping[str, AnyArray], tree: ItemTree, *, parts: Mapping[str, MakePartOnTree] | None
 ) -> Remembered:
     """Count, and weigh beside the learned arrays, which may be none; parts: makes learned parts of other people."""
     started, config = time.monotonic(), run.config

@@ -8,7 +8,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
-from beamtree.model.part import MakePart
+from beamtree.model.part import MakePartOnTree
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
@@ -36,7 +36,7 @@ class FitRun:
     listen: Listener
     should_stop: Callable[[], bool]
     instances: TrainingInstances
-    parts: Mapping[str, MakePart] = field(default_factory=dict)
+    parts: Mapping[str, MakePartOnTree] = field(default_factory=dict)
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""

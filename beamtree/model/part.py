@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import ClassVar, Protocol
 
+import polars as pl
 import torch
 from torch import Tensor, nn
 
@@ -66,8 +67,20 @@ class Part(nn.Module, ABC):
         return torch.device("cpu") if first is None else first.device
 
 
-MakePart = Callable[[ItemTree, Config, torch.Generator], Part]
-"""Makes a fresh part for a tree; everything random about it comes from the generator."""
+class MakePart(Protocol):
+    """Makes a fresh part for a tree: what the `parts` of a model are given as, by name."""
+
+    def __call__(self, tree: ItemTree, config: Config, *, generator: torch.Generator, item_table: pl.DataFrame) -> Part:
+        """The same part, up to its weights, for a fit and for each load of the model.
+
+        generator: everything random comes from it. item_table: a row for each item in the order of the dense ids, with
+        item_id, category, title (null where unknown) and all other columns of the table that was fitted with.
+        """
+        ...
+
+
+MakePartOnTree = Callable[[ItemTree, Config, torch.Generator], Part]
+"""Makes a fresh part where all that is known of the items is settled."""
 
 
 def check_part(name: str, part: Part, tree: ItemTree) -> None:

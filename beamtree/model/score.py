@@ -11,7 +11,7 @@ from beamtree.config import Config
 from beamtree.data.requests import Requests
 from beamtree.errors import ArtefactError, InputError
 from beamtree.model.attention import Attention, make_attention
-from beamtree.model.part import MakePart, Part, PreparedPart, ReadRows, check_part
+from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows, check_part
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
 
@@ -146,7 +146,9 @@ class PreparedScore:
         return total.masked_fill(nodes < 0, -torch.inf)
 
 
-def build_score(config: Config, tree: ItemTree, *, seed: int, parts: Mapping[str, MakePart] | None = None) -> Score:
+def build_score(
+    config: Config, tree: ItemTree, *, seed: int, parts: Mapping[str, MakePartOnTree] | None = None
+) -> Score:
     """A freshly initialised score for a tree; the same seed gives the same bytes.
 
     parts: the summands by name, all of them; None is attention alone. They draw from one generator, one after another.

@@ -10,7 +10,7 @@ from beamtree.data.requests import Requests
 from beamtree.model.attention import make_attention
 from beamtree.model.memory import Memory
 from beamtree.model.memory_part import MemoryPart
-from beamtree.model.part import MakePart
+from beamtree.model.part import MakePartOnTree
 from beamtree.model.score import ATTENTION, PreparedScore, Score, build_score
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
@@ -28,7 +28,7 @@ class TorchScorer:
 
 
 def build_torch_scorer(
-    arrays: Mapping[str, AnyArray], tree: ItemTree, *, config: Config, parts: Mapping[str, MakePart] | None = None
+    arrays: Mapping[str, AnyArray], tree: ItemTree, *, config: Config, parts: Mapping[str, MakePartOnTree] | None = None
 ) -> TorchScorer:
     """The score that stored arrays describe, named by part. parts: makes those summands that beamtree does not know.
 
@@ -36,7 +36,7 @@ def build_torch_scorer(
     """
     counted = {name.removeprefix("memory/"): array for name, array in arrays.items() if name.startswith("memory/")}
     learned = {name: array for name, array in arrays.items() if not name.startswith("memory/")}
-    makers: dict[str, MakePart] = (
+    makers: dict[str, MakePartOnTree] = (
         {ATTENTION: make_attention} if any(n.startswith("attention/") for n in learned) else {}
     )
     score = build_score(config, tree, seed=0, parts=makers | dict(parts or {}))

@@ -21,7 +21,7 @@ from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array, Int32Array, Int64Array
 
 if TYPE_CHECKING:
-    from beamtree.model.part import MakePart
+    from beamtree.model.part import MakePartOnTree
 
 MAX_REASONS = 5
 MAX_DROPPED = 1000
@@ -30,7 +30,7 @@ MAX_DROPPED = 1000
 class Explainer:
     """The parts of a model's score, one by one, and its counted memory."""
 
-    def __init__(self, artefact: Artefact, *, ids: RawIds, parts: "Mapping[str, MakePart] | None" = None) -> None:
+    def __init__(self, artefact: Artefact, *, ids: RawIds, parts: "Mapping[str, MakePartOnTree] | None" = None) -> None:
         """parts: what makes those parts that beamtree does not know."""
         self.tree = artefact.tree
         self.scorers = {

@@ -25,7 +25,7 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
-from beamtree.retrieval.scorers import build_scorer
+from beamtree.retrieval.scorers import build_scorer, tell_items
 from beamtree.types import Int32Array
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class Recommender:
         turn: AbstractContextManager[object] | None = None,
     ) -> None:
         self.artefact = artefact
-        self._parts = parts
+        self._parts = tell_items(parts, artefact.item_table)
         self.engine = Engine(
-            build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=parts), artefact.tree
+            build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=self._parts), artefact.tree
         )
         self.ids = RawIds(artefact.items)
         self._turn = nullcontext() if turn is None else turn

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from beamtree import native
 from beamtree.config import Config
 from beamtree.errors import InputError
@@ -12,7 +14,7 @@ from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
 if TYPE_CHECKING:
-    from beamtree.model.part import MakePart
+    from beamtree.model.part import MakePart, MakePartOnTree
 
 KERNEL_PARTS = frozenset({"attention", "memory"})
 """The parts that beamtree knows by itself."""
@@ -25,7 +27,7 @@ def build_scorer(
     tree: ItemTree,
     *,
     config: Config,
-    parts: "Mapping[str, MakePart] | None" = None,
+    parts: "Mapping[str, MakePartOnTree] | None" = None,
 ) -> Scorer:
     """The score that a model's arrays describe; they are named by part, as in `memory/popularity`.
 
@@ -53,6 +55,15 @@ def build_scorer(
             "active."
         ) from missing
     return build_torch_scorer(weights, tree, config=config, parts=makers)
+
+
+def tell_items(parts: "Mapping[str, MakePart] | None", item_table: pl.DataFrame) -> "dict[str, MakePartOnTree]":
+    """What makes each part, once it is told what is known of the items: a row for each dense item."""
+
+    def told(make: "MakePart") -> "MakePartOnTree":
+        return lambda tree, config, generator: make(tree, config, generator=generator, item_table=item_table)
+
+    return {name: told(make) for name, make in (parts or {}).items()}
 
 
 def check_part_names(names: Iterable[str]) -> None:

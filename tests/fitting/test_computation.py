@@ -9,7 +9,7 @@ from beamtree.fitting.computation import build_learner
 from beamtree.model.score import build_score
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.tree_negatives import TreeNegatives
-from tests.model.test_new_part import make_taste
+from tests.model.test_new_part import TASTE
 from tests.small import model_settings, random_histories, random_tree
 from tests.training.runs import batch_from
 
@@ -74,7 +74,7 @@ def test_a_part_that_the_kernels_do_not_know_is_learned_in_torch_and_the_log_say
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = config_of()
-    known, unknown = (build_score(config, TREE, seed=1, parts=parts) for parts in (None, {"taste": make_taste}))
+    known, unknown = (build_score(config, TREE, seed=1, parts=parts) for parts in (None, TASTE))
     if native.is_available():
         assert not isinstance(build_learner(known, config=config), TorchLearner)
         assert not caplog.records

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from beamtree.model.part import Part, PreparedPart, ReadRows
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import tell_items
 from beamtree.storage import map_arrays, write_arrays
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.learner import TorchLearner
@@ -61,12 +63,14 @@ class Taste(Part):
         return scores
 
 
-def make_taste(tree: ItemTree, config: Config, generator: torch.Generator) -> Taste:
-    """What `parts` takes: from a tree, the settings and a generator to a fresh part."""
+def make_taste(tree: ItemTree, config: Config, *, generator: torch.Generator, item_table: pl.DataFrame) -> Taste:
+    """What `parts` takes: from a tree, the settings, a generator and what is known of the items to a fresh part."""
+    del item_table
     return Taste(tree, size=config.model.embedding_dim, generator=generator)
 
 
-PARTS = {"attention": make_attention, "taste": make_taste}
+TASTE = tell_items({"taste": make_taste}, pl.DataFrame())
+PARTS = {"attention": make_attention, **TASTE}
 TREE = random_tree(12, branching=2, seed=1, num_leaves=14)
 CONFIG = small_config(training={"method": "dtr-t"})
 RING = sequences_of([[(start + step) % 12 for step in range(6)] for start in range(12)])
@@ -122,7 +126,7 @@ def test_it_is_validated_on_held_out_users() -> None:
     config = small_config(retrieval={"exclude_seen": False})
     split = split_dataset(dataset, config=config)
     tree = random_tree(len(dataset.items), branching=2, seed=0)
-    score = build_score(config, tree, seed=0, parts={"taste": make_taste})
+    score = build_score(config, tree, seed=0, parts=TASTE)
     validate = model_validation(score, dataset, split.validation, config=config)
     assert validate is not None
     untrained = validate()["ndcg@20"]

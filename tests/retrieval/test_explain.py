@@ -10,13 +10,12 @@ from beamtree.artefact import Artefact
 from beamtree.config import MemorySettings
 from beamtree.data.split import Spans
 from beamtree.errors import UnknownIdsError
-from beamtree.model.attention import make_attention
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.score import build_score
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions, RecommendRequest
 from beamtree.retrieval.tables import recommend_histories, similar_items
-from tests.model.test_new_part import make_taste
+from tests.model.test_new_part import PARTS, make_taste
 from tests.serving.models import random_artefact
 from tests.small import sequences_of
 
@@ -92,7 +91,7 @@ def test_similar_items_as_a_table(artefact: Artefact) -> None:
 
 def test_a_part_that_only_torch_knows_has_its_share_too() -> None:
     plain = random_artefact(12)
-    score = build_score(plain.config, plain.tree, seed=5, parts={"attention": make_attention, "taste": make_taste})
+    score = build_score(plain.config, plain.tree, seed=5, parts=PARTS)
     learned = replace(plain, weights=score.arrays())
     recommender = Recommender(learned, parts={"taste": make_taste})
     request = RecommendRequest(history=[100, 103], options=RecommendOptions(k=5, explain=True))

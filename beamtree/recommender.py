@@ -217,7 +217,8 @@ class DeepTreeRetriever:
 
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
         because its held-out users would not be the ones that training never saw.
-        baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or names.
+        baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or a list of
+        names and of baselines of your own (`beamtree.baselines.protocol`).
         estimator_cache: a folder where SASRec is found or kept; without one it is trained for this call. listen: called
         with each event of its training.
         """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -26,8 +27,8 @@ QUICK_KNN_INTERACTIONS = 2_000_000
 QUICK_EASE_ITEMS = 2_000
 """Up to these sizes tfidf-knn and ease take some seconds, and stand in the table of simple baselines."""
 
-Asked = str | Sequence[str]
-"""Which baselines: "none", "simple", "all", or names, as a list or with commas between them."""
+Asked = str | Sequence[str | Baseline]
+"""Which baselines: "none", "simple", "all", names with commas between them, or a list of names and of one's own."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,10 @@ BASELINES = MappingProxyType({entry.make().name: entry for entry in _ENTRIES})
 
 
 def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[str, Entry]:
-    """Those that were asked for, by name, in the order of the registry; InputError for a name that nobody has."""
+    """Those that were asked for, by name, in the order of the registry, then those from outside as they were given.
+
+    InputError for a name that nobody has, and for a baseline from outside under a name that is taken.
+    """
     match asked:
         case "none":
             return {}
@@ -117,11 +121,22 @@ def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
             return dict(BASELINES)
         case "simple":
             return {name: entry for name, entry in BASELINES.items() if entry.is_simple(dataset, config)}
-    names = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
+    given = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
+    names = [each for each in given if isinstance(each, str)]
+    others = [each for each in given if not isinstance(each, str)]
     unknown = [name for name in names if name not in BASELINES]
     if unknown:
         raise InputError(
             f"Expected baselines by name, got {', '.join(map(repr, unknown))}. Choose from {', '.join(BASELINES)}, or "
             "none, simple or all."
         )
-    return {name: entry for name, entry in BASELINES.items() if name in names}
+    chosen = {name: entry for name, entry in BASELINES.items() if name in names}
+    for other in others:
+        if other.name in BASELINES or other.name in chosen:
+            raise InputError(f"There is a baseline {other.name!r} already. Give yours another name.")
+        chosen[other.name] = Entry(partial(_itself, other), "given by the caller", _never)
+    return chosen
+
+
+def _itself(baseline: Baseline) -> Baseline:
+    return baseline

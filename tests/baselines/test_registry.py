@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from beamtree.baselines import registry
+from beamtree.baselines.popularity import Popularity
 from beamtree.baselines.registry import BASELINES, choose_baselines
 from beamtree.errors import BaselineUnavailable, InputError
 from tests.baselines.small_logs import budget, dataset_of, whole
@@ -54,6 +55,20 @@ def test_simple_ones_depend_on_the_log_and_on_what_is_asked(monkeypatch: pytest.
 )
 def test_what_is_asked_for(asked: Any, names: list[str]) -> None:
     assert list(choose_baselines(asked, ORDER, config=CONFIG)) == names
+
+
+class Own(Popularity):
+    name = "own"
+
+
+def test_one_from_outside_stands_behind_those_that_are_known() -> None:
+    own = Own()
+    chosen = choose_baselines([own, "popularity"], ORDER, config=CONFIG)
+    assert list(chosen) == ["popularity", "own"]
+    assert chosen["own"].make() is own
+    for taken in ([Popularity()], [own, Own()]):
+        with pytest.raises(InputError, match=r"There is a baseline '(popularity|own)' already"):
+            choose_baselines(taken, ORDER, config=CONFIG)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

@@ -1,6 +1,6 @@
 """One part of the score, in torch: whatever scores the nodes of a tree for histories and can be added to others.
 
-`tests/model/test_new_part.py` defines one from scratch, trains it, searches with it and saves it.
+docs/extending.md defines one from scratch, trains it, searches with it, saves and loads it.
 """
 
 from abc import ABC, abstractmethod

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from beamtree.config import TrainingSettings
-from beamtree.errors import InputError
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
@@ -93,15 +92,7 @@ def _score_of(run: FitRun, rounds: Rounds) -> Score:
 
 
 def _fresh_score(run: FitRun, tree: ItemTree) -> Score:
-    """Before anything is learned. InputError for a part without arrays: nothing in a saved model would tell of it."""
-    score = build_score(run.config, tree, seed=seed_for(run.config.training.seed, "weights"), parts=run.parts)
-    for name, part in score.parts.items():
-        if not part.state_dict():
-            raise InputError(
-                f"The part {name!r} has neither parameters nor buffers, so a saved model would not tell that "
-                "it belongs to the score. Register what it computes with as a buffer."
-            )
-    return score
+    return build_score(run.config, tree, seed=seed_for(run.config.training.seed, "weights"), parts=run.parts)
 
 
 def _keep(run: FitRun, rounds: Rounds, *, identity: Identity) -> None:

@@ -17,7 +17,7 @@ from beamtree.fitting.run import FitRun, WorkDirectory
 from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
 from beamtree.model.part import MakePart, MakePartOnTree
-from beamtree.retrieval.scorers import KERNEL_PARTS, tell_items
+from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
@@ -50,11 +50,6 @@ def fit_model(
         raise InputError(
             f"An estimator rectifies labels, and training.method = {config.training.method!r} has none: set it to "
             "'dtr-t-rl', or leave the estimator out."
-        )
-    if KERNEL_PARTS & (parts or {}).keys():
-        raise InputError(
-            f"The names {' and '.join(sorted(KERNEL_PARTS))} are those of beamtree's own parts, got "
-            f"{', '.join(parts or {})}. Name your parts otherwise."
         )
     others = tell_items(parts, dataset.item_table)
     learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | others

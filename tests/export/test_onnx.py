@@ -182,14 +182,6 @@ def test_a_folder_in_the_way_is_refused(tmp_path: Path) -> None:
         export_onnx(artefact, tmp_path, k=1)
 
 
-def test_parts_that_the_graph_does_not_know_are_refused(tmp_path: Path) -> None:
-    artefact = random_artefact(model_settings(), random_tree(4, branching=2, seed=0), seed=0)
-    more = replace(artefact, weights={**artefact.weights, "taste/bias": np.zeros(3)})
-    with pytest.raises(InputError, match="ONNX cannot compute: taste"):
-        export_onnx(more, tmp_path / "model.onnx", k=1)
-    assert not (tmp_path / "model.onnx").exists()
-
-
 @pytest.mark.parametrize("parts", ["memory", "attention and memory"])
 @pytest.mark.parametrize(("branching", "vacant", "gated"), [(2, 0, False), (3, 11, True)])
 def test_counted_memory_is_searched_as_the_engine_does(

@@ -1,6 +1,7 @@
 """Parts of one's own in a fit: what is refused before anything is learned."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -28,13 +29,13 @@ class Parity(Part):
         return scores
 
 
-def make_parity(_tree: ItemTree, _config: Config, _generator: torch.Generator) -> Parity:
+def make_parity(_tree: ItemTree, _config: Config, **_: Any) -> Parity:
     return Parity()
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("memory", "Name your parts otherwise"), ("attention", "Name your parts otherwise"), ("parity", "as a buffer")],
+    [("memory", "cannot be called 'memory'"), ("attention", "cannot be called"), ("parity", "or a buffer")],
 )
 def test_what_a_saved_model_could_not_tell_is_refused_before_anything_is_learned(name: str, message: str) -> None:
     events: list[Event] = []

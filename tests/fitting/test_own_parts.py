@@ -29,7 +29,7 @@ class Parity(Part):
         return scores
 
 
-def make_parity(_tree: ItemTree, _config: Config, **_: Any) -> Parity:
+def make_parity(tree: ItemTree, config: Config, **known: Any) -> Parity:  # noqa: ARG001
     return Parity()
 
 

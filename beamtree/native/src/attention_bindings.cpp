@@ -103,11 +103,11 @@ void run_backward(const Network<T>& net, const AttentionBatch<T>& at, const T* d
             std::memcpy(incoming.data() + k * block.stride, d_weights + at.place(task, k), task.bytes());
         backward.run_attention(net, history, block, incoming.data(), *sums[number]);
         for (index_t n = task.first; n < task.end; ++n)
-            std::copy_n(backward.d_nodes.row(n - task.first), at.width,
+            std::copy_n(backward.d_node(n - task.first), at.width,
                         total.nodes.data() + (task.history * at.count + n) * at.width);
         for (index_t k = 0; k < at.length; ++k)
-            d_history[number].insert(d_history[number].end(), backward.d_history.row(k),
-                                     backward.d_history.row(k) + at.width);
+            d_history[number].insert(d_history[number].end(), backward.d_history(k),
+                                     backward.d_history(k) + at.width);
     });
     for (std::size_t task = 0; task < tasks; ++task) {
         total.weights.add(*sums[task]);

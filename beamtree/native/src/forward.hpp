@@ -34,7 +34,7 @@ struct NodeBlock {
     Buffer<T> pre[3];          // before the PReLU
     Buffer<T> out[3];          // after it
     Buffer<T> score;           // (padded,)
-    Buffer<T> packed;          // W_p diag(a_k) + W_w of the history row at work
+    Buffer<T> packed;          // (d, h) weights of the history row at work, see AttendRow
 
     void resize(const Network<T>& net, index_t nodes) {
         count = nodes;
@@ -64,11 +64,11 @@ struct NodeBlock {
     }
 };
 
-// out (d, h) = (W_p diag(a) + W_w) transposed, for one history row a; h in N vectors.
+// out (d, h) = (W_p diag(a) + W_w) transposed and scaled, for one history row a; h in N vectors.
 template <int N, class T>
 void pack_vectors(const Network<T>& net, const T* a, T* out, index_t out_stride, index_t first) {
-    const index_t stride = net.wp_t.stride;
-    const T *wp = net.wp_t.row(0) + first, *ww = net.ww_t.row(0) + first;
+    const index_t stride = net.wp_scaled_t.stride;
+    const T *wp = net.wp_scaled_t.row(0) + first, *ww = net.ww_scaled_t.row(0) + first;
     out += first;
     for (index_t j = net.d; j > 0; --j, ++a, wp += stride, ww += stride, out += out_stride) {
         const Vec<T> scale = splat(*a);
@@ -95,12 +95,12 @@ __attribute__((noinline)) void pack_row(const Network<T>& net, const T* a, T* ou
 // One history row against a stretch of columns.
 template <class T>
 struct AttendRow {
-    const T* packed;  // (d, h): W_p diag(a_k) + W_w, as loud as the units
+    const T* packed;  // (d, h): W_p diag(a_k) + W_w transposed, unit i scaled by |r_i| (network.hpp)
     index_t packed_stride;
     const T* u;            // (h,)
     const T* coordinates;  // (d, columns)
     index_t stride;
-    T* t;                 // (columns,) before the last PReLU: what passes through, completed here
+    T* t;                 // (columns,) before the last PReLU: the linear part, to which the rectified part is added
     T* s;                 // (columns,) after it; may be t
     std::uint8_t* signs;  // (h, bits_stride)
     index_t bits_stride;
@@ -110,11 +110,11 @@ struct AttendRow {
 // A function of its own, so that its inner loop has the registers to itself.
 template <bool keep_signs, class T>
 __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow<T> at) {
-    const index_t d = net.d, raised = net.raised, loud = net.loud, rows = keep_signs ? net.h : net.loud;
-    const T* directions = net.direction.data();
+    const index_t d = net.d, positive_end = net.positive_end, negative_end = net.negative_end;
+    const index_t rows = keep_signs ? net.h : negative_end;  // zero units say nothing, but the backward pass asks for them
+    const T* unit_sign = net.unit_sign.data();
     for_column_tiles<T>(at.columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
         T* t = at.t + column;
-        // Adds up what the units say: those before raised raise the weight, those before loud lower it.
         for_row_blocks<V>(rows, [&]<int R>(index_t row) BEAMTREE_INLINE_LAMBDA {
             Tile<T, R, V> tile;
 #pragma GCC unroll 12
@@ -135,29 +135,30 @@ __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow
             constexpr int group = R > max_rows<2> ? R / 2 : R;
 #pragma GCC unroll 2
             for (int g = 0; g < R; g += group) {
-                const bool raising = row + g + group <= raised, lowering = row + g >= raised && row + g + group <= loud;
+                const bool positive = row + g + group <= positive_end;
+                const bool negative = row + g >= positive_end && row + g + group <= negative_end;
                 Vec<T> sum[V];
 #pragma GCC unroll 12
                 for (int v = 0; v < V; ++v) sum[v] = positive_part<T>(tile.at[g][v], zero);
-                if (raising || lowering) {
+                if (positive || negative) {
 #pragma GCC unroll 12
                     for (int r = g + 1; r < g + group; ++r)
 #pragma GCC unroll 12
                         for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero);
-                    if (raising)
+                    if (positive)
 #pragma GCC unroll 12
                         for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
                     else
 #pragma GCC unroll 12
                         for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) - sum[v]);
                 } else {
-                    const T* direction = directions + row;
+                    const T* sign = unit_sign + row;
 #pragma GCC unroll 12
-                    for (int v = 0; v < V; ++v) sum[v] *= direction[g];
+                    for (int v = 0; v < V; ++v) sum[v] *= sign[g];
 #pragma GCC unroll 12
                     for (int r = g + 1; r < g + group; ++r)
 #pragma GCC unroll 12
-                        for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero) * direction[r];
+                        for (int v = 0; v < V; ++v) sum[v] += positive_part<T>(tile.at[r][v], zero) * sign[r];
 #pragma GCC unroll 12
                     for (int v = 0; v < V; ++v) store(t + v * lanes<T>, load(t + v * lanes<T>) + sum[v]);
                 }
@@ -200,9 +201,9 @@ void attend(const Network<T>& net, const History<T>& history, NodeBlock<T>& bloc
         block.bits_stride = round_up(block.padded / lanes<T>, 8);
         block.bits.resize(history.count * h * block.bits_stride);
     }
-    multiply<Layout::by_rows, Start::row_bias>(before, stride, history.through.row(0), history.through.stride,
+    multiply<Layout::by_rows, Start::row_bias>(before, stride, history.linear.row(0), history.linear.stride,
                                                block.coordinates(), stride, history.count, d, block.padded,
-                                               history.through_bias.data());
+                                               history.linear_bias.data());
     const index_t packed_stride = row_stride<T>(round_up(h, lanes<T>));
     T* packed = block.packed.resize(d * packed_stride);
     for (index_t start = 0; start < block.padded; start += columns_in_cache) {

@@ -1,7 +1,8 @@
 // Sums of gradients of the small weights over the rows of a batch.
 //
-// The attention unit's PReLU is linear on either side of zero, so its weights' gradients follow from two kinds of sums: over
-// all hidden units ("through", shared by the units) and over those above zero ("bent", one per unit). See finish().
+// The attention unit has two kinds of sums over its pairs of history row and node (network.hpp): of the linear part, over all
+// pairs and common to the units, and of the rectified part, for each unit over the pairs where it is active. Both are sums of
+// g times the inputs [a, a * w, w, 1], where g is the gradient of t. See finish() for what follows from them.
 #pragma once
 
 #include "network.hpp"
@@ -19,13 +20,13 @@ struct RawGradients {
 template <class T>
 class Gradients {
    public:
-    T *bent_a, *bent_p, *bent_w;           // (h, dp) sums over units above zero
-    T* bent_bias;                          // (h,)
-    T *through_a, *through_p, *through_w;  // (dp,) sums over all units
-    T* through_bias;                       // (1,)
-    T *output_bias, *output_slope;         // (1,)
-    T* w1;                                 // (m1, (windows + 1) * dp)
-    T *w2, *w3, *w4;                       // rows padded to whole vectors
+    T *linear_a, *linear_p, *linear_w;           // (dp,) sums over all pairs
+    T* linear_bias;                              // (1,)
+    T *rectified_a, *rectified_p, *rectified_w;  // (h, dp) sums over the pairs where a unit is active
+    T* rectified_bias;                           // (h,)
+    T *output_bias, *output_slope;               // (1,)
+    T* w1;                                       // (m1, (windows + 1) * dp)
+    T *w2, *w3, *w4;                             // rows padded to whole vectors
     T* bias[3];
     T *bias4, *mlp_slope;
     T *norm_weight[3], *norm_bias[3];
@@ -46,27 +47,29 @@ class Gradients {
         for (index_t i = 0; i < size_; ++i) values_[i] += other.values_[i];
     }
 
-    // Turns the sums into the gradients of the weights.
+    // Turns the sums into the gradients of the weights. With A the sum over all pairs and P_i that over the active ones,
+    // dt/dx_i gives W_i the gradient v_i F_i, F_i = s A + (1 - s) P_i; as PReLU(x_i) is linear in the inputs on either side
+    // of zero, v_i has W_i . F_i, and s has v_i W_i . (A - P_i), each with the bias as one more input.
     void finish(const Network<T>& net, const RawGradients<T>& out) const {
         const T slope = net.hidden_slope;
         T slope_gradient = 0;
-        const T* bent[3] = {bent_a, bent_p, bent_w};
-        const T* through[3] = {through_a, through_p, through_w};
+        const T* rectified[3] = {rectified_a, rectified_p, rectified_w};
+        const T* linear[3] = {linear_a, linear_p, linear_w};
         const Matrix<T>* weights[3] = {&net.wa, &net.wp, &net.ww};
         for (index_t i = 0; i < net.h; ++i) {
-            const T full_bias = slope * *through_bias + (1 - slope) * bent_bias[i];
+            const T full_bias = slope * *linear_bias + (1 - slope) * rectified_bias[i];
             T along = net.hidden_bias[i] * full_bias;
-            T below = net.hidden_bias[i] * (*through_bias - bent_bias[i]);
+            T below = net.hidden_bias[i] * (*linear_bias - rectified_bias[i]);
             const index_t unit = net.unit_order[static_cast<std::size_t>(i)];
             out.hidden_bias[unit] = net.v[i] * full_bias;
             for (int part = 0; part < 3; ++part)
                 for (index_t j = 0; j < net.d; ++j) {
-                    const T positive = bent[part][i * net.dp + j], all = through[part][j];
-                    const T full = slope * all + (1 - slope) * positive;
+                    const T active = rectified[part][i * net.dp + j], all = linear[part][j];
+                    const T full = slope * all + (1 - slope) * active;
                     const T weight = weights[part]->row(i)[j];
                     out.hidden_weight[unit * 3 * net.d + part * net.d + j] = net.v[i] * full;
                     along += weight * full;
-                    below += weight * (all - positive);
+                    below += weight * (all - active);
                 }
             out.output_weight[unit] = along;
             slope_gradient += net.v[i] * below;
@@ -108,14 +111,14 @@ class Gradients {
             size_ += round_up(count, 64 / static_cast<index_t>(sizeof(T)));
             return here;
         };
-        bent_a = take(net.h * net.dp);
-        bent_p = take(net.h * net.dp);
-        bent_w = take(net.h * net.dp);
-        bent_bias = take(net.h);
-        through_a = take(net.dp);
-        through_p = take(net.dp);
-        through_w = take(net.dp);
-        through_bias = take(1);
+        rectified_a = take(net.h * net.dp);
+        rectified_p = take(net.h * net.dp);
+        rectified_w = take(net.h * net.dp);
+        rectified_bias = take(net.h);
+        linear_a = take(net.dp);
+        linear_p = take(net.dp);
+        linear_w = take(net.dp);
+        linear_bias = take(1);
         output_bias = take(1);
         output_slope = take(1);
         w1 = take(net.m[0] * w1_stride);

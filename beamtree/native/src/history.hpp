@@ -26,15 +26,15 @@ struct History {
     std::vector<index_t> rows;         // (count,) ascending ids in the table
     std::vector<Occurrence> occurrences;
     Matrix<T> a;                       // (count, dp)
-    Matrix<T> u;                       // (count, h): W_a a_k + b, as loud as the units
-    Matrix<T> through;                 // (count, dp): slope * v^T (W_p diag(a_k) + W_w)
-    Buffer<T> through_bias;            // (count,): c + slope * v . u_k
+    Matrix<T> u;                       // (count, h): W_a a_k + b, unit i scaled by |r_i| (network.hpp)
+    Matrix<T> linear;                  // (count, dp): what the linear part of the attention multiplies the node with
+    Buffer<T> linear_bias;             // (count,): and what it adds
     Matrix<T> g;                       // (count + d, m1): share of each attention weight, then of each node coordinate
 
     // positions: (K,) rows of the table, oldest first, negative = padding.
     void prepare(const Network<T>& net, const Table& table, const index_t* positions) {
         find_distinct(net, positions);
-        reserve(a, count, net.dp);
+        a.reserve(count, net.dp);
         for (index_t k = 0; k < count; ++k) table.prefetch(rows[static_cast<std::size_t>(k)]);
         for (index_t k = 0; k < count; ++k) table.copy_row(rows[static_cast<std::size_t>(k)], a.row(k), net.dp);
         prepare_from_vectors(net);
@@ -48,34 +48,29 @@ struct History {
 
     void prepare_attention(const Network<T>& net) {
         const index_t hp = round_up(net.h, lanes<T>);
-        reserve(u, count, hp);
+        u.reserve(count, hp);
         for (index_t k = 0; k < count; ++k)
             for (index_t i = 0; i < hp; i += lanes<T>)
-                store(u.row(k) + i, i < net.h ? load(net.loud_bias.data() + i) : Vec<T>{});
-        multiply<Layout::by_rows, Start::add>(u.row(0), u.stride, a.row(0), a.stride, net.wa_t.row(0), net.wa_t.stride,
-                                              count, net.d, hp);
-        reserve(through, count, net.dp);
-        through_bias.resize(count);
+                store(u.row(k) + i, i < net.h ? load(net.scaled_bias.data() + i) : Vec<T>{});
+        multiply<Layout::by_rows, Start::add>(u.row(0), u.stride, a.row(0), a.stride, net.wa_scaled_t.row(0),
+                                              net.wa_scaled_t.stride, count, net.d, hp);
+        linear.reserve(count, net.dp);
+        linear_bias.resize(count);
         for (index_t k = 0; k < count; ++k) {
             Vec<T> along{};
             for (index_t j = 0; j < net.dp; j += lanes<T>) {
                 const Vec<T> vector = load(a.row(k) + j);
-                along += load(net.v_wa.data() + j) * vector;
-                store(through.row(k) + j,
-                      net.hidden_slope * (vector * load(net.v_wp.data() + j) + load(net.v_ww.data() + j)));
+                along += load(net.linear_a.data() + j) * vector;
+                store(linear.row(k) + j,
+                      net.hidden_slope * (vector * load(net.linear_p.data() + j) + load(net.linear_w.data() + j)));
             }
-            through_bias[k] = net.output_bias + net.hidden_slope * (net.v_bias + horizontal_sum<T>(along));
+            linear_bias[k] = net.output_bias + net.hidden_slope * (net.linear_bias + horizontal_sum<T>(along));
         }
     }
 
    private:
     Matrix<T> scaled_, shares_;
     std::vector<std::pair<index_t, index_t>> order_;
-
-    static void reserve(Matrix<T>& matrix, index_t rows, index_t columns) {
-        matrix.stride = row_stride<T>(columns);
-        matrix.values.resize(rows * matrix.stride + 2 * lanes<T>);
-    }
 
     void find_distinct(const Network<T>& net, const index_t* positions) {
         order_.clear();
@@ -102,9 +97,9 @@ struct History {
     void prepare_first_layer(const Network<T>& net) {
         const index_t m1 = round_up(net.m[0], lanes<T>);
         const index_t total = static_cast<index_t>(occurrences.size());
-        reserve(g, count + net.d, m1);
-        reserve(scaled_, total, net.dp);
-        reserve(shares_, total, m1);
+        g.reserve(count + net.d, m1);
+        scaled_.reserve(total, net.dp);
+        shares_.reserve(total, m1);
         for (index_t i = 0; i < total; ++i) {
             const Occurrence& o = occurrences[static_cast<std::size_t>(i)];
             for (index_t j = 0; j < net.dp; ++j) scaled_.row(i)[j] = static_cast<T>(o.times) * a.row(o.distinct)[j];

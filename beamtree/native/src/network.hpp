@@ -1,4 +1,20 @@
 // The preference network's small weights, packed once so that every kernel reads them in its own order.
+//
+// The attention unit gives history row a the weight PReLU(t) for node w, where hidden unit i has the input x_i:
+//
+//     x = W_a a + W_p (a * w) + W_w w + b,    t = c + sum_i v_i PReLU(x_i).
+//
+// Let s be the hidden slope. PReLU(x) = s x + (1 - s) max(x, 0) splits t into a linear and a rectified part:
+//
+//     t = [c + s v . x]  +  sum_i r_i max(x_i, 0),    r_i = v_i (1 - s).
+//
+// For one history row the linear part is an affine function of the node, c + s (v^T W_a a + v . b) + s v^T (W_p diag(a) +
+// W_w) w: one product of length d instead of h of them. In the rectified part a unit is active where x_i > 0, and as
+// r_i max(x_i, 0) = sign(r_i) max(|r_i| x_i, 0), units whose rows of W and b are scaled by |r_i| are merely added or
+// subtracted. Units are therefore kept ordered by the sign of r_i: positive, negative, zero.
+//
+// Backwards, dt/dx_i = s v_i + [x_i > 0] r_i: the linear part is common to all units, and the rectified part needs no more
+// than one bit of x_i, whether the unit is active.
 #pragma once
 
 #include <cmath>
@@ -49,9 +65,15 @@ struct Matrix {
     Buffer<T> values;
     index_t stride = 0;
 
+    // All zero.
     void allocate(index_t rows, index_t columns) {
         stride = row_stride<T>(columns);
         values.zeroed(rows * stride + 2 * lanes<T>);
+    }
+    // To be filled by the caller.
+    void reserve(index_t rows, index_t columns) {
+        stride = row_stride<T>(columns);
+        values.resize(rows * stride + 2 * lanes<T>);
     }
     T* row(index_t r) { return values.data() + r * stride; }
     const T* row(index_t r) const { return values.data() + r * stride; }
@@ -65,17 +87,18 @@ struct Network {
     index_t m[3] = {0, 0, 0};      // units of the hidden layers
     std::vector<index_t> window_of;  // (K,) window of each history position
 
-    // Attention: x_k = PReLU(W_a a_k + W_p (a_k * w) + W_w w + b), s_k = PReLU(v . x_k + c).
-    // Units are kept in an order of their own: those whose v_i (1 - slope) is above zero, below zero, and zero.
-    std::vector<index_t> unit_order;      // (h,) the unit's index in the raw weights
-    index_t raised = 0, loud = 0;         // units above zero; units not zero
-    Matrix<T> wa_t, wp_t, ww_t;           // (d, h), loud columns times |v_i (1 - slope)|
-    Buffer<T> loud_bias, direction;       // (h,) b likewise; the sign of v_i (1 - slope): 1, -1 or 0
-    Matrix<T> wa, wp, ww;                 // (h, dp)
-    Matrix<T> wa_bent, wp_bent, ww_bent;  // (h, dp), row i times v_i (1 - slope): the part that the PReLU bends
-    Buffer<T> hidden_bias, v, v_bent;     // (h,)
-    Buffer<T> v_wa, v_wp, v_ww;           // (dp,) v^T W: the part that passes through the slope
-    T v_bias = 0, hidden_slope = 0, output_bias = 0, output_slope = 0;
+    // Attention, in the terms of the derivation above.
+    std::vector<index_t> unit_order;                     // (h,) the unit's index in the raw weights
+    index_t positive_end = 0, negative_end = 0;          // positive units, then negative ones, then zero ones
+    Matrix<T> wa, wp, ww;                                // (h, dp)
+    Buffer<T> hidden_bias, v;                            // (h,)
+    Buffer<T> linear_a, linear_p, linear_w;              // (dp,) v^T W
+    T linear_bias = 0;                                   // v . b
+    Matrix<T> wa_rectified, wp_rectified, ww_rectified;  // (h, dp) row i times r_i
+    Buffer<T> rectified_v, unit_sign;                    // (h,) r_i; 1, -1 or 0
+    Matrix<T> wa_scaled_t, wp_scaled_t, ww_scaled_t;     // (d, h) column i times |r_i|; zero units are not scaled
+    Buffer<T> scaled_bias;                               // (h,) likewise
+    T hidden_slope = 0, output_bias = 0, output_slope = 0;
 
     // Perceptron. The first layer's input is [windows ; node], each dp wide.
     Matrix<T> w1;              // (m1, (windows + 1) * dp)
@@ -106,46 +129,46 @@ struct Network {
         hidden_slope = raw.hidden_slope;
         output_bias = raw.output_bias;
         output_slope = raw.output_slope;
-        constexpr T silence = static_cast<T>(1e-20);
-        auto bend = [&](index_t unit) { return raw.output_weight[unit] * (1 - hidden_slope); };
+        constexpr T nothing = static_cast<T>(1e-20);  // below it, scaled rows would lose their digits
+        auto rectified = [&](index_t unit) { return raw.output_weight[unit] * (1 - hidden_slope); };
         for (index_t unit = 0; unit < h; ++unit)
-            if (bend(unit) > silence) unit_order.push_back(unit);
-        raised = static_cast<index_t>(unit_order.size());
+            if (rectified(unit) > nothing) unit_order.push_back(unit);
+        positive_end = static_cast<index_t>(unit_order.size());
         for (index_t unit = 0; unit < h; ++unit)
-            if (bend(unit) < -silence) unit_order.push_back(unit);
-        loud = static_cast<index_t>(unit_order.size());
+            if (rectified(unit) < -nothing) unit_order.push_back(unit);
+        negative_end = static_cast<index_t>(unit_order.size());
         for (index_t unit = 0; unit < h; ++unit)
-            if (!(std::abs(bend(unit)) > silence)) unit_order.push_back(unit);
-        for (Buffer<T>* buffer : {&hidden_bias, &v, &v_bent, &loud_bias, &direction})
+            if (!(std::abs(rectified(unit)) > nothing)) unit_order.push_back(unit);
+        for (Buffer<T>* buffer : {&hidden_bias, &v, &rectified_v, &scaled_bias, &unit_sign})
             buffer->zeroed(round_up(h, lanes<T>) + lanes<T>);
-        auto loudness = [&](index_t i) { return i < loud ? std::abs(v_bent[i]) : T(1); };
+        auto scale = [&](index_t i) { return i < negative_end ? std::abs(rectified_v[i]) : T(1); };
         for (index_t i = 0; i < h; ++i) {
             const index_t unit = unit_order[static_cast<std::size_t>(i)];
             hidden_bias[i] = raw.hidden_bias[unit];
             v[i] = raw.output_weight[unit];
-            v_bent[i] = bend(unit);
-            loud_bias[i] = hidden_bias[i] * loudness(i);
-            direction[i] = i < raised ? T(1) : i < loud ? T(-1) : T(0);
+            rectified_v[i] = rectified(unit);
+            scaled_bias[i] = hidden_bias[i] * scale(i);
+            unit_sign[i] = i < positive_end ? T(1) : i < negative_end ? T(-1) : T(0);
         }
         Matrix<T>* plain[3] = {&wa, &wp, &ww};
-        Matrix<T>* transposed[3] = {&wa_t, &wp_t, &ww_t};
-        Matrix<T>* bent[3] = {&wa_bent, &wp_bent, &ww_bent};
-        Buffer<T>* through[3] = {&v_wa, &v_wp, &v_ww};
+        Matrix<T>* scaled[3] = {&wa_scaled_t, &wp_scaled_t, &ww_scaled_t};
+        Matrix<T>* by_r[3] = {&wa_rectified, &wp_rectified, &ww_rectified};
+        Buffer<T>* linear[3] = {&linear_a, &linear_p, &linear_w};
         for (int part = 0; part < 3; ++part) {
             plain[part]->allocate(h, dp);
-            bent[part]->allocate(h, dp);
-            transposed[part]->allocate(d, round_up(h, lanes<T>));
-            through[part]->zeroed(dp);
+            by_r[part]->allocate(h, dp);
+            scaled[part]->allocate(d, round_up(h, lanes<T>));
+            linear[part]->zeroed(dp);
             for (index_t i = 0; i < h; ++i)
                 for (index_t j = 0; j < d; ++j) {
                     T weight = raw.hidden_weight[unit_order[static_cast<std::size_t>(i)] * 3 * d + part * d + j];
                     plain[part]->row(i)[j] = weight;
-                    bent[part]->row(i)[j] = weight * v_bent[i];
-                    transposed[part]->row(j)[i] = weight * loudness(i);
-                    (*through[part])[j] += v[i] * weight;
+                    by_r[part]->row(i)[j] = weight * rectified_v[i];
+                    scaled[part]->row(j)[i] = weight * scale(i);
+                    (*linear[part])[j] += v[i] * weight;
                 }
         }
-        for (index_t i = 0; i < h; ++i) v_bias += v[i] * hidden_bias[i];
+        for (index_t i = 0; i < h; ++i) linear_bias += v[i] * hidden_bias[i];
     }
 
     void pack_perceptron(const RawWeights<T>& raw) {

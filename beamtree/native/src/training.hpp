@@ -166,10 +166,10 @@ struct Scratch {
         chunk.loss += softmax_loss(scored.score.data(), correction.data(), scored.count, positives, exponents, gradient);
         backward.run(net, history, scored, gradient, chunk.sums, dropout, row);
         for (index_t n = 0; n < scored.count; ++n)
-            chunk.nodes.append(node_rows[static_cast<std::size_t>(n)], backward.d_nodes.row(n), net.d);
+            chunk.nodes.append(node_rows[static_cast<std::size_t>(n)], backward.d_node(n), net.d);
         RowList<T>& history_list = tables.separate ? chunk.items : chunk.nodes;
         for (index_t k = 0; k < history.count; ++k)
-            history_list.append(history.rows[static_cast<std::size_t>(k)], backward.d_history.row(k), net.d);
+            history_list.append(history.rows[static_cast<std::size_t>(k)], backward.d_history(k), net.d);
         chunk.work.backward_pairs += static_cast<double>(history.count * scored.count);
         chunk.work.backward_nodes += static_cast<double>(scored.count);
         chunk.work.learned += static_cast<double>(history.count);

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.model.attention import Attention
-from beamtree.native.score import AttentionArrays, KernelScore
-from beamtree.native.search import Model
-from beamtree.training.native_learner import kernel_model
+from beamtree.native.attention import AttentionArrays
+from beamtree.native.score import KernelScore
+from beamtree.training.native_learner import attention_arrays
 from beamtree.tree.item_tree import ItemTree
 
 SETTINGS = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0}).model
@@ -27,12 +27,11 @@ class Subject:
 
     def score(self) -> KernelScore:
         """The model as the kernels search it."""
-        model = self.native_model()
-        return KernelScore(self.tree, attention=AttentionArrays(model.network, model.node_table))
+        return KernelScore(self.tree, attention=self.attention())
 
-    def native_model(self) -> Model:
+    def attention(self) -> AttentionArrays:
         """The model as the kernels learn it."""
-        return kernel_model(self.torch_model)
+        return attention_arrays(self.torch_model)
 
     def histories(self, count: int, *, seed: int = 0) -> NDArray[np.int32]:
         """Full histories of random items: (count, positions)."""

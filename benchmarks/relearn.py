@@ -21,7 +21,7 @@ PLAIN_AT_A_TIME = 20
 def measure_relearning(*, items: int, instances: int, turns: int) -> dict[str, float]:
     """Milliseconds per instance at the first stage, from the root to 128 candidates, and the speedup over plain."""
     subject = random_subject(items=items)
-    model, plain = subject.native_model(), PlainRetriever(subject.torch_model, subject.tree)
+    attention, plain = subject.attention(), PlainRetriever(subject.torch_model, subject.tree)
     histories = subject.histories(instances)
     targets = np.random.default_rng(1).integers(0, items, instances).astype(np.int32)
     sums = np.zeros((items, 2**STRIDE), dtype=np.float32)
@@ -37,8 +37,9 @@ def measure_relearning(*, items: int, instances: int, turns: int) -> dict[str, f
 
     native_scores = partial(
         add_candidate_scores,
-        model,
+        attention,
         sums,
+        tree=subject.tree,
         histories=histories,
         targets=targets,
         group_of_item=np.zeros(items, dtype=np.int64),

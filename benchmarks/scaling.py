@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.native.score import AttentionArrays, KernelScore
+from beamtree.native.score import KernelScore
 from beamtree.tree.item_tree import ItemTree
 from benchmarks.measure import report, take_turns
 from benchmarks.models import SETTINGS, asked_by, random_subject
@@ -91,7 +92,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    network = random_subject(items=64).native_model().network
+    network = random_subject(items=64).attention().network
     rows = [measure_size(network, items=items, beam=arguments.beam, turns=arguments.turns) for items in arguments.sizes]
     results = {"rows": rows, "slowdown_largest_over_smallest": rows[-1]["ms"] / rows[0]["ms"]}
     report({"beam": arguments.beam, "k": K, "users": USERS}, results, as_json=arguments.json)

@@ -99,7 +99,8 @@ class Lesson:
         instances = draw_instances(subject, batch=batch)
         flops = necessary_flops(
             learn_batch(
-                subject.native_model(),
+                subject.attention(),
+                subject.tree,
                 histories=instances.histories.latest(SETTINGS.history_length),
                 targets=np.ascontiguousarray(instances.targets[:, :1]),
                 negatives=drawn,

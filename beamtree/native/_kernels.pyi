@@ -10,6 +10,12 @@ class NetworkFloat32: ...
 class NetworkFloat64: ...
 class LeafSet: ...
 
+class AttentionFloat32:
+    def __init__(self, network: NetworkFloat32, node_table: Any, item_table: Any) -> None: ...
+
+class AttentionFloat64:
+    def __init__(self, network: NetworkFloat64, node_table: Any, item_table: Any) -> None: ...
+
 class Tree:
     def __init__(self, branching: int, item_at_leaf: NDArray[np.int32], leaf_of_item: NDArray[np.int32]) -> None: ...
 
@@ -52,14 +58,42 @@ class Score:
     def __init__(
         self,
         tree: Tree,
-        network: NetworkFloat32 | None,
-        node_table: Any,
-        item_table: Any,
+        *,
+        attention: AttentionFloat32 | None,
         memory: Memory | None,
         attention_from: int,
     ) -> None: ...
 
+class Dropout:
+    def __init__(self, rate: float, seed: int) -> None: ...
+
+class Sampling:
+    def __init__(
+        self,
+        *,
+        sampler: str,
+        negatives: Any,
+        start: str,
+        correct_positive: bool,
+        with_dropout: bool,
+        seed: int,
+    ) -> None: ...
+
+class AdamSettings:
+    def __init__(
+        self,
+        *,
+        learning_rate: float,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        weight_decay: float,
+        decoupled: bool,
+        step: int,
+    ) -> None: ...
+
 AnyNetwork = NetworkFloat32 | NetworkFloat64
+AnyAttention = AttentionFloat32 | AttentionFloat64
 Step = tuple[
     float,
     dict[str, NDArray[Any]],
@@ -74,73 +108,49 @@ def threads() -> int: ...
 def set_threads(count: int) -> None: ...
 def pack_float32(
     weights: Mapping[str, Any],
+    *,
     windows: Sequence[int],
     width: int,
     attention: int,
     mlp: Sequence[int],
     layer_norm: bool,
-    /,
 ) -> NetworkFloat32: ...
 def pack_float64(
     weights: Mapping[str, Any],
+    *,
     windows: Sequence[int],
     width: int,
     attention: int,
     mlp: Sequence[int],
     layer_norm: bool,
-    /,
 ) -> NetworkFloat64: ...
-def dropout_factors(seed: int, row: int, columns: int, units: int, rate: float, /) -> NDArray[np.float32]: ...
+def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> NDArray[np.float32]: ...
 def attention_forward(network: AnyNetwork, vectors: Any, nodes: Any, out: Any, /) -> None: ...
 def attention_backward(
     network: AnyNetwork, vectors: Any, nodes: Any, d_weights: Any, /
 ) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]: ...
-def score_rows(
-    network: AnyNetwork, node_table: Any, history_table: Any, history_rows: Any, node_rows: Any, /
-) -> NDArray[Any]: ...
+def score_rows(attention: AnyAttention, *, node_rows: Any, history_rows: Any) -> NDArray[Any]: ...
 def candidates_step(
-    network: AnyNetwork,
-    node_table: Any,
-    item_table: Any,
+    attention: AnyAttention,
+    *,
     node_rows: Any,
     log_correction: Any,
     history_rows: Any,
     weights: Any,
-    dropout: float,
-    seed: int,
+    dropout: Dropout,
 ) -> Step: ...
 def batch_step(
-    network: NetworkFloat32,
+    attention: AttentionFloat32,
     tree: Tree,
-    node_table: Any,
-    item_table: Any,
+    *,
     histories: Any,
     targets: Any,
     weights: Any,
-    sampler: str,
-    negatives: Any,
-    start: str,
-    correct_positive: bool,
-    with_dropout: bool,
-    seed: int,
-    dropout: float,
-    dropout_seed: int,
+    sampling: Sampling,
+    dropout: Dropout,
 ) -> Step: ...
 def draw(
-    network: NetworkFloat32,
-    tree: Tree,
-    node_table: Any,
-    item_table: Any,
-    histories: Any,
-    targets: Any,
-    sampler: str,
-    negatives: Any,
-    start: str,
-    correct_positive: bool,
-    with_dropout: bool,
-    seed: int,
-    dropout: float,
-    dropout_seed: int,
+    attention: AttentionFloat32, tree: Tree, *, histories: Any, targets: Any, sampling: Sampling, dropout: Dropout
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 def allow(tree: Tree, allowed_items: NDArray[np.bool_], /) -> LeafSet: ...
 def search(
@@ -165,29 +175,16 @@ def count_followers(
     most: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
 def adam(
-    table: Any,
-    first_moment: Any,
-    second_moment: Any,
-    rows: Any,
-    gradients: Any,
-    learning_rate: float,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    weight_decay: float,
-    decoupled: bool,
-    step: int,
-    /,
+    table: Any, *, first_moment: Any, second_moment: Any, rows: Any, gradients: Any, settings: AdamSettings
 ) -> None: ...
 def relearn(
-    network: NetworkFloat32,
+    attention: AttentionFloat32,
     tree: Tree,
-    node_table: Any,
-    item_table: Any,
+    sums: Any,
+    *,
     histories: Any,
     targets: Any,
     groups: Any,
     upper: int,
     lower: int,
-    sums: Any,
 ) -> None: ...

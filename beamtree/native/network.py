@@ -61,10 +61,17 @@ class Network:
         if normalisation == "batch":
             arrays = _fold_batch_norm(arrays)
         hidden = np.asarray(arrays["attention.hidden.weight"])
-        mlp = [len(arrays[f"mlp.{layer}.bias"]) for layer in range(3)]
         pack = _kernels.pack_float64 if hidden.dtype == np.float64 else _kernels.pack_float32
-        kernel = pack(arrays, list(windows), hidden.shape[1] // 3, hidden.shape[0], mlp, normalisation == "layer")
-        return cls(kernel=kernel, windows=tuple(windows), size=hidden.shape[1] // 3, dtype=hidden.dtype)
+        units, size = hidden.shape[0], hidden.shape[1] // 3
+        kernel = pack(
+            arrays,
+            windows=list(windows),
+            width=size,
+            attention=units,
+            mlp=[len(arrays[f"mlp.{layer}.bias"]) for layer in range(3)],
+            layer_norm=normalisation == "layer",
+        )
+        return cls(kernel=kernel, windows=tuple(windows), size=size, dtype=hidden.dtype)
 
     def attention_weights(self, vectors: Array, nodes: Array, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).
@@ -81,23 +88,10 @@ class Network:
         found = _kernels.attention_backward(self.kernel, plain(vectors), plain(nodes), plain(d_weights))
         return AttentionGradients(*found)
 
-    def score(
-        self, node_table: Array, *, node_rows: NDArray[np.int64], history_table: Array, history_rows: NDArray[np.int64]
-    ) -> NDArray[Any]:
-        """Scores (n,) of rows (n,) of the node table for one history, rows (positions,) of its table, -1 = padding."""
-        return _kernels.score_rows(self.kernel, plain(node_table), plain(history_table), history_rows, node_rows)
-
 
 def plain(array: Any) -> Any:
     """The array itself; of a torch parameter its data, without a copy."""
     return array.detach() if hasattr(array, "detach") else array
-
-
-def float32_kernel(network: Network) -> _kernels.NetworkFloat32:
-    """The packed weights of a float32 network; TypeError for a network of another precision."""
-    if not isinstance(network.kernel, _kernels.NetworkFloat32):
-        raise TypeError(f"Expected a network of float32 weights, got {network.dtype}. Pack float32 arrays.")
-    return network.kernel
 
 
 def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:

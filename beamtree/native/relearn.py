@@ -8,14 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beamtree.native import _kernels
-from beamtree.native.network import float32_kernel, plain
-from beamtree.native.search import Model
+from beamtree.native.attention import AttentionArrays
+from beamtree.native.tree import kernel_tree
+from beamtree.tree.item_tree import ItemTree
 
 
 def add_candidate_scores(
-    model: Model,
+    attention: AttentionArrays,
     sums: NDArray[Any],
     *,
+    tree: ItemTree,
     histories: NDArray[np.int32],
     targets: NDArray[np.int32],
     group_of_item: NDArray[np.int64],
@@ -24,19 +26,18 @@ def add_candidate_scores(
 ) -> None:
     """Add to sums[target] the log-softmax over the candidate nodes, for each instance (Score of the paper).
 
-    histories: (instances, positions), read through the model's (old) tree; targets: (instances,). The candidates of an
-    item are the nodes of candidate_level below its group, node group_of_item[item] of group_level; -1 leaves it out.
+    tree: the old one, through which histories (instances, positions) are read; targets: (instances,). The candidates
+    of an item are the nodes of candidate_level below its group, node group_of_item[item] of group_level; -1 leaves it
+    out.
     sums: (items, candidates), float32 or float64. Columns behind the last candidate of a group stay as they are.
     """
     _kernels.relearn(
-        float32_kernel(model.network),
-        model.kernel_tree,
-        plain(model.node_table),
-        plain(model.item_table),
-        histories,
-        targets,
-        group_of_item,
-        group_level,
-        candidate_level,
+        attention.float32_kernel,
+        kernel_tree(tree),
         sums,
+        histories=histories,
+        targets=targets,
+        groups=group_of_item,
+        upper=group_level,
+        lower=candidate_level,
     )

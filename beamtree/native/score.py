@@ -10,23 +10,9 @@ from numpy.typing import NDArray
 
 from beamtree.data.requests import Requests
 from beamtree.native import _kernels
-from beamtree.native.network import Array, Network, float32_kernel, plain
-from beamtree.native.search import kernel_tree
+from beamtree.native.attention import AttentionArrays
+from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
-
-
-@dataclass(frozen=True)
-class AttentionArrays:
-    """The attention network and its tables, read where they lie, a mapped file included.
-
-    node_table: (nodes, size), float32 or float16. item_table: (items, size), or None where history items are read as
-    their ancestors from the node table. first_level: upper levels do without the network.
-    """
-
-    network: Network
-    node_table: Array
-    item_table: Array | None = None
-    first_level: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,20 +42,26 @@ class MemoryArrays:
 
 
 class KernelScore:
-    """Parts of a score over a tree, ready to be searched; at least one of them is there."""
+    """Parts of a score over a tree, ready to be searched; at least one of them is there.
+
+    attention_from: the levels above it do without the attention network.
+    """
 
     def __init__(
-        self, tree: ItemTree, *, attention: AttentionArrays | None = None, memory: MemoryArrays | None = None
+        self,
+        tree: ItemTree,
+        *,
+        attention: AttentionArrays | None = None,
+        memory: MemoryArrays | None = None,
+        attention_from: int = 0,
     ) -> None:
         self.tree = tree
         self._kernel_tree = kernel_tree(tree)
         self._score = _kernels.Score(
             self._kernel_tree,
-            None if attention is None else float32_kernel(attention.network),
-            None if attention is None else plain(attention.node_table),
-            None if attention is None else plain(attention.item_table),
-            None if memory is None else _kernel_memory(memory),
-            0 if attention is None else attention.first_level,
+            attention=None if attention is None else attention.float32_kernel,
+            memory=None if memory is None else _kernel_memory(memory),
+            attention_from=attention_from,
         )
 
     def requests(self, requests: Requests) -> _kernels.Requests:

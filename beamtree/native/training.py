@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from beamtree.config import PathStart
 from beamtree.native import _kernels
-from beamtree.native.network import Array, Network, float32_kernel, plain
-from beamtree.native.search import Model
+from beamtree.native.attention import AttentionArrays
+from beamtree.native.network import Array, plain
+from beamtree.native.tree import kernel_tree
+from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Int32Array, Int64Array
 
 
@@ -49,15 +51,17 @@ class Dropout:
     rate: float = 0.0
     seed: int = 0
 
+    def kernel(self) -> _kernels.Dropout:
+        """As the kernels read it; ValueError where the rate is not in [0, 1)."""
+        return _kernels.Dropout(self.rate, self.seed)
+
 
 NO_DROPOUT = Dropout()
 
 
 def learn_candidates(
-    network: Network,
+    attention: AttentionArrays,
     *,
-    node_table: Array,
-    item_table: Array | None = None,
     node_rows: Int64Array,
     log_correction: NDArray[Any],
     history_rows: Int64Array,
@@ -67,20 +71,17 @@ def learn_candidates(
     """Loss and gradients of given candidates: mean over rows of weight * (logsumexp(o - correction) - o_0).
 
     node_rows, log_correction: (rows, columns), -1 where a column is absent, column 0 the positive; history_rows:
-    (rows, positions), -1 = padding, in item_table where there is one; weights: (rows,). Rows without negatives have
-    loss 0. Float32, or float64 throughout.
+    (rows, positions), -1 = padding, in the item table where there is one; weights: (rows,). Rows without negatives
+    have loss 0. Float32, or float64 throughout.
     """
     return _gradients(
         _kernels.candidates_step(
-            network.kernel,
-            plain(node_table),
-            plain(item_table),
-            node_rows,
-            log_correction,
-            history_rows,
-            weights,
-            dropout.rate,
-            dropout.seed,
+            attention.kernel,
+            node_rows=node_rows,
+            log_correction=log_correction,
+            history_rows=history_rows,
+            weights=weights,
+            dropout=dropout.kernel(),
         )
     )
 
@@ -101,9 +102,21 @@ class Negatives:
     correct_positive: bool = True
     with_dropout: bool = False
 
+    def kernel(self, *, seed: int) -> _kernels.Sampling:
+        """As the kernels read it for one step; ValueError where a count is below 1 or a name is unknown."""
+        return _kernels.Sampling(
+            sampler=self.sampler,
+            negatives=self.counts,
+            start=self.start,
+            correct_positive=self.correct_positive,
+            with_dropout=self.with_dropout,
+            seed=seed,
+        )
+
 
 def learn_batch(
-    model: Model,
+    attention: AttentionArrays,
+    tree: ItemTree,
     *,
     histories: Int32Array,
     targets: Int32Array,
@@ -120,27 +133,20 @@ def learn_batch(
     """
     return _gradients(
         _kernels.batch_step(
-            float32_kernel(model.network),
-            model.kernel_tree,
-            plain(model.node_table),
-            plain(model.item_table),
-            histories,
-            targets,
-            weights,
-            negatives.sampler,
-            negatives.counts,
-            negatives.start,
-            negatives.correct_positive,
-            negatives.with_dropout,
-            seed,
-            dropout.rate,
-            dropout.seed,
+            attention.float32_kernel,
+            kernel_tree(tree),
+            histories=histories,
+            targets=targets,
+            weights=weights,
+            sampling=negatives.kernel(seed=seed),
+            dropout=dropout.kernel(),
         )
     )
 
 
 def draw_candidates(
-    model: Model,
+    attention: AttentionArrays,
+    tree: ItemTree,
     *,
     histories: Int32Array,
     targets: Int32Array,
@@ -153,20 +159,12 @@ def draw_candidates(
     targets: (instances,). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
     """
     return _kernels.draw(
-        float32_kernel(model.network),
-        model.kernel_tree,
-        plain(model.node_table),
-        plain(model.item_table),
-        histories,
-        targets[:, None],
-        negatives.sampler,
-        negatives.counts,
-        negatives.start,
-        negatives.correct_positive,
-        negatives.with_dropout,
-        seed,
-        dropout.rate,
-        dropout.seed,
+        attention.float32_kernel,
+        kernel_tree(tree),
+        histories=histories,
+        targets=targets[:, None],
+        sampling=negatives.kernel(seed=seed),
+        dropout=dropout.kernel(),
     )
 
 
@@ -189,16 +187,19 @@ def adam_rows(
     """
     _kernels.adam(
         plain(table),
-        plain(first_moment),
-        plain(second_moment),
-        gradients.rows,
-        gradients.values,
-        learning_rate,
-        *betas,
-        epsilon,
-        weight_decay,
-        decoupled_decay,
-        step,
+        first_moment=plain(first_moment),
+        second_moment=plain(second_moment),
+        rows=gradients.rows,
+        gradients=gradients.values,
+        settings=_kernels.AdamSettings(
+            learning_rate=learning_rate,
+            beta1=betas[0],
+            beta2=betas[1],
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            decoupled=decoupled_decay,
+            step=step,
+        ),
     )
 
 
@@ -207,7 +208,7 @@ def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> 
 
     Columns count the candidates that are present.
     """
-    return _kernels.dropout_factors(dropout.seed, row, columns, units, dropout.rate)
+    return _kernels.dropout_factors(dropout.kernel(), row=row, columns=columns, units=units)
 
 
 def _gradients(step: _kernels.Step) -> Gradients:

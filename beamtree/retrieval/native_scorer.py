@@ -8,8 +8,9 @@ from beamtree.config import ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
 from beamtree.model.memory import Memory
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.native.score import AttentionArrays, KernelScore, LinkArrays, MemoryArrays
+from beamtree.native.score import KernelScore, LinkArrays, MemoryArrays
 from beamtree.retrieval.result import SearchResult
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array

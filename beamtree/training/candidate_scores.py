@@ -39,14 +39,15 @@ def torch_candidate_scores(score: Score) -> AddScores:
 def native_candidate_scores(attention: Attention) -> AddScores:
     """The same in the kernels, for a score of attention alone."""
     from beamtree.native.relearn import add_candidate_scores
-    from beamtree.training.native_learner import kernel_model
+    from beamtree.training.native_learner import attention_arrays
 
-    model, length = kernel_model(attention), attention.settings.history_length
+    arrays, length = attention_arrays(attention), attention.settings.history_length
 
     def add_scores(sums: Float64Array, batch: Batch, node_of_item: Int64Array, stage: Stage) -> None:
         add_candidate_scores(
-            model,
+            arrays,
             sums,
+            tree=attention.tree,
             histories=batch.histories.latest(length),
             targets=np.ascontiguousarray(batch.targets[:, 0]),
             group_of_item=node_of_item,

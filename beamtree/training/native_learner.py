@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,8 +10,8 @@ from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
 from beamtree.model.attention import Attention
 from beamtree.model.score import ATTENTION, Score, attention_alone
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.native.search import Model
 from beamtree.native.training import Dropout, Negatives, RowGradients, adam_rows, learn_batch
 from beamtree.training.gradients import Gradients, RowGradient
 from beamtree.training.instances import Batch
@@ -22,9 +21,11 @@ from beamtree.training.rows import RowAdam
 from beamtree.types import AnyArray
 
 
-def kernel_model(attention: Attention) -> Model:
-    """Attention as the kernels read it; pack anew after its small weights have changed."""
-    return Model(_pack(attention), attention.tree, node_table=attention.node_table, item_table=attention.item_table)
+def attention_arrays(attention: Attention) -> AttentionArrays:
+    """Attention as the kernels read it: the tables where they lie, the small weights packed as they are now."""
+    settings = attention.settings
+    network = Network.pack(attention.state_dict(), windows=settings.windows, normalisation=settings.normalisation)
+    return AttentionArrays(network, attention.node_table, attention.item_table)
 
 
 class NativeLearner:
@@ -42,14 +43,13 @@ class NativeLearner:
         self._negatives = negatives
         self._settings = settings
         self._optimiser = ScoreOptimiser(score, settings=settings, row_adam=NativeRowAdam)
-        self._kernel_model = kernel_model(self._attention)
 
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
         """The loss, the mean over instances and levels, and its gradients."""
         seed, settings = self._settings.seed, self._attention.settings
-        self._kernel_model = replace(self._kernel_model, network=_pack(self._attention))
         found = learn_batch(
-            self._kernel_model,
+            attention_arrays(self._attention),
+            self._attention.tree,
             histories=batch.histories.latest(settings.history_length),
             targets=batch.targets,
             negatives=self._negatives,
@@ -109,11 +109,6 @@ class NativeRowAdam(RowAdam):
             betas=self.betas,
             epsilon=self.epsilon,
         )
-
-
-def _pack(attention: Attention) -> Network:
-    settings = attention.settings
-    return Network.pack(attention.state_dict(), windows=settings.windows, normalisation=settings.normalisation)
 
 
 @contextmanager

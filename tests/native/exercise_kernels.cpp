@@ -9,9 +9,9 @@
 #include <random>
 
 #include "../../beamtree/native/src/adam.hpp"
+#include "../../beamtree/native/src/batch_step.hpp"
 #include "../../beamtree/native/src/counting.hpp"
 #include "../../beamtree/native/src/relearn.hpp"
-#include "../../beamtree/native/src/sampling.hpp"
 #include "../../beamtree/native/src/search.hpp"
 
 using namespace beamtree;
@@ -142,8 +142,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Tree& tree = *forest.tree;
     const Table nodes{forest.nodes.data(), tree.num_nodes(), c.sizes.width, Storage::float32};
     const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
-    const Tables tables{nodes, items, c.separate};
-    const Attention<float> attention{*net, tables};
+    const Attention<float> attention{*net, Tables{nodes, items, c.separate}};
     const Remembered remembered(random, c.items, tree.height);
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
@@ -167,16 +166,16 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 sampling.with_dropout = start == PathStart::root;
                 sampling.seed = static_cast<std::uint64_t>(repeat);
                 sampling.negatives.assign(static_cast<std::size_t>(tree.height + 1), c.negatives);
-                const Dropout dropout{c.dropout, 3};
-                StepResult<float> step = step_on_batch(*net, tables, tree, batch, sampling, dropout);
+                const BatchStep lesson{attention, tree, batch, sampling, Dropout{c.dropout, 3}};
+                StepResult<float> step = step_on_batch(lesson);
                 if (repeats == 1) {
                     const double parallel = checksum(step);
                     ThreadPool::shared().resize(1);
-                    require(parallel == checksum(step_on_batch(*net, tables, tree, batch, sampling, dropout)),
+                    require(parallel == checksum(step_on_batch(lesson)),
                             "a step gives the same sums for any number of threads");
                     ThreadPool::shared().resize(3);
-                    draw_batch(*net, tables, tree, batch, sampling, dropout);
-                    total += step_on_batch(*net, tables, tree, shared, sampling, dropout).loss;
+                    draw_batch(lesson);
+                    total += step_on_batch(BatchStep{attention, tree, shared, sampling, lesson.dropout}).loss;
                 }
                 std::vector<float> first(forest.nodes.size()), second(forest.nodes.size());
                 adam_rows(forest.nodes.data(), first.data(), second.data(), step.nodes.rows.data(),
@@ -250,10 +249,8 @@ double run_double(std::mt19937& random, const Sizes& sizes) {
     for (std::int64_t& row : node_rows) row = std::min<std::int64_t>(row, 29);
     for (index_t i = 0; i < rows * length; ++i) history_rows.push_back(below(random, 31) - 1);
     std::vector<double> correction(node_rows.size(), 0.1), weights(static_cast<std::size_t>(rows), 1.0);
-    const Tables tables{nodes, Table{}, false};
-    return step_on_candidates(*net, tables, node_rows.data(), correction.data(), history_rows.data(), weights.data(), rows,
-                              columns, Dropout{})
-        .loss;
+    const Candidates<double> given{node_rows.data(), correction.data(), history_rows.data(), weights.data(), rows, columns};
+    return step_on_candidates(Attention<double>{*net, Tables{nodes, Table{}, false}}, given, Dropout{}).loss;
 }
 
 Sizes sizes_of(std::vector<index_t> windows, index_t d, index_t h, index_t m1, index_t m2, index_t m3, bool layer) {

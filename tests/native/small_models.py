@@ -6,9 +6,8 @@ import numpy as np
 
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.native.score import AttentionArrays, KernelScore
-from beamtree.native.search import Model
 from beamtree.retrieval.engine import Engine
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import Shape, random_weights
@@ -21,10 +20,10 @@ def random_tree(generator: np.random.Generator, *, items: int, vacant: int = 0, 
     return ItemTree(branching, at_leaf)
 
 
-def random_model(
+def random_attention(
     generator: np.random.Generator, tree: ItemTree, shape: Shape, *, separate: bool = False
-) -> tuple[Model, Engine]:
-    """The same random model for the kernels and for the NumPy engine."""
+) -> tuple[AttentionArrays, Engine]:
+    """The same random network for the kernels and for the NumPy engine."""
     weights = {
         name: array.numpy() for name, array in random_weights(shape, seed=int(generator.integers(1 << 30))).items()
     }
@@ -41,14 +40,8 @@ def random_model(
     network = Network.pack(weights, windows=shape.windows, normalisation=shape.normalisation)
     tables = {"node_table": node_table} | ({} if item_table is None else {"item_table": item_table})
     named = {f"attention/{name}": array for name, array in (weights | tables).items()}
-    return Model(network, tree, node_table, item_table), Engine(
-        NumpyScorer(named, tree, config=Config(model=settings)), tree
-    )
-
-
-def searchable(model: Model) -> KernelScore:
-    """The model's attention as a score of its own."""
-    return KernelScore(model.tree, attention=AttentionArrays(model.network, model.node_table, model.item_table))
+    engine = Engine(NumpyScorer(named, tree, config=Config(model=settings)), tree)
+    return AttentionArrays(network, node_table, item_table), engine
 
 
 def asked_by(histories: np.ndarray) -> Requests:

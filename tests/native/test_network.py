@@ -6,6 +6,7 @@ import torch
 
 pytest.importorskip("beamtree.native._kernels")
 
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
 from tests.native.plain_network import PAPER, Normalisation, Shape, attention_weights, random_weights, scores
 
@@ -110,7 +111,7 @@ def test_scores_equal_the_plain_network(shape: Shape, normalisation: Normalisati
     elif filled == "one item repeated":
         history[:] = 5
     rows = generator.integers(0, 90, 333)
-    found = pack(weights, shape).score(table, node_rows=rows, history_table=table, history_rows=history)
+    found = AttentionArrays(pack(weights, shape), table).scores(rows, history_rows=history)
     tensor = torch.from_numpy(table)
     present = torch.from_numpy(history >= 0)[None]
     expected = scores(weights, shape, tensor[history.clip(min=0)][None], present, tensor[rows][None])[0]
@@ -133,7 +134,7 @@ def test_batch_norm_is_folded_into_the_layers() -> None:
     table = torch.randn(20, shape.width, generator=generator)
     history, rows = np.arange(shape.history), np.arange(20)
     network = Network.pack(weights, windows=shape.windows, normalisation="batch")
-    found = network.score(table, node_rows=rows, history_table=table, history_rows=history)
+    found = AttentionArrays(network, table).scores(rows, history_rows=history)
     present = torch.ones(1, shape.history, dtype=torch.bool)
     expected = scores(folded, shape, table[history][None], present, table[None])[0]
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
@@ -150,10 +151,10 @@ def test_missing_and_misshapen_weights_are_named() -> None:
 
 def test_rows_out_of_range_are_refused() -> None:
     shape = Shape()
-    network = pack(random_weights(shape, seed=1), shape)
     table = np.zeros((4, shape.width), dtype=np.float32)
+    attention = AttentionArrays(pack(random_weights(shape, seed=1), shape), table)
     history = np.zeros(shape.history, dtype=np.int64)
     with pytest.raises(ValueError, match=r"node_rows: expected values in 0 \.\. 3, got 4 at position 1"):
-        network.score(table, node_rows=np.array([0, 4]), history_table=table, history_rows=history)
+        attention.scores(np.array([0, 4]), history_rows=history)
     with pytest.raises(ValueError, match="history_rows"):
-        network.score(table, node_rows=np.array([0]), history_table=table, history_rows=history - 2)
+        attention.scores(np.array([0]), history_rows=history - 2)

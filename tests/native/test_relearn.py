@@ -6,7 +6,7 @@ pytest.importorskip("beamtree.native._kernels")
 from beamtree import native
 from beamtree.native.relearn import add_candidate_scores
 from tests.native.plain_network import Shape
-from tests.native.small_models import random_histories, random_model, random_tree
+from tests.native.small_models import random_attention, random_histories, random_tree
 
 SHAPE = Shape()
 
@@ -17,7 +17,7 @@ def test_sums_are_log_softmaxes_over_the_nodes_below_the_group(upper: int, lower
     generator = np.random.default_rng(upper)
     tree = random_tree(generator, items=90, vacant=10)
     assert tree.height == 7
-    model, _ = random_model(generator, tree, SHAPE)
+    attention, _ = random_attention(generator, tree, SHAPE)
     histories = random_histories(generator, tree, SHAPE, count=60)
     targets = generator.integers(0, 20, 60).astype(np.int32)
     groups = generator.integers(0, tree.level_sizes[upper], 90)
@@ -33,12 +33,8 @@ def test_sums_are_log_softmaxes_over_the_nodes_below_the_group(upper: int, lower
         candidates = np.unique(tree.ancestors(np.arange(int(leaf_first), int(leaf_end)), lower))
         offset = tree.level_offsets[lower]
         ancestors = tree.item_ancestors(history, lower)
-        scores = model.network.score(
-            model.node_table,
-            node_rows=candidates + offset,
-            history_table=model.node_table,
-            history_rows=np.where(ancestors >= 0, ancestors + offset, -1),
-        ).astype(np.float64)
+        history_rows = np.where(ancestors >= 0, ancestors + offset, -1)
+        scores = attention.scores(candidates + offset, history_rows=history_rows).astype(np.float64)
         scores -= scores.max()
         expected[target, : len(candidates)] += scores - np.log(np.exp(scores).sum())
     before = native.threads()
@@ -47,8 +43,9 @@ def test_sums_are_log_softmaxes_over_the_nodes_below_the_group(upper: int, lower
             native.set_threads(threads)
             found = sums.copy()
             add_candidate_scores(
-                model,
+                attention,
                 found,
+                tree=tree,
                 histories=histories,
                 targets=targets,
                 group_of_item=groups,
@@ -63,11 +60,12 @@ def test_sums_are_log_softmaxes_over_the_nodes_below_the_group(upper: int, lower
 def test_too_few_columns_are_refused() -> None:
     generator = np.random.default_rng(0)
     tree = random_tree(generator, items=64)
-    model, _ = random_model(generator, tree, SHAPE)
+    attention, _ = random_attention(generator, tree, SHAPE)
     with pytest.raises(ValueError, match="too few columns"):
         add_candidate_scores(
-            model,
+            attention,
             np.zeros((64, 7), dtype=np.float32),
+            tree=tree,
             histories=random_histories(generator, tree, SHAPE, count=2),
             targets=np.zeros(2, dtype=np.int32),
             group_of_item=np.zeros(64, dtype=np.int64),

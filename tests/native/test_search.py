@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from beamtree import native
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
-from beamtree.native.search import Model
+from beamtree.native.attention import AttentionArrays
+from beamtree.native.score import KernelScore
 from tests.native.plain_network import Shape
-from tests.native.small_models import asked_by, random_histories, random_model, random_tree, searchable
+from tests.native.small_models import asked_by, random_attention, random_histories, random_tree
 
 SHAPE = Shape()
 
@@ -46,14 +47,14 @@ def test_search_and_scan_equal_the_numpy_engine(
     generator = np.random.default_rng(seed)
     shape = Shape(normalisation="layer" if layer_norm else "none")
     tree = random_tree(generator, items=items, vacant=vacant, branching=branching)
-    model, engine = random_model(generator, tree, shape, separate=separate)
+    attention, engine = random_attention(generator, tree, shape, separate=separate)
     histories = random_histories(generator, tree, shape, count=3)
     allowed = generator.random(items) < 0.4 if filters in ("allowed", "both") else None
     excluded = None
     if filters in ("excluded", "both"):
         excluded = Sequences(generator.integers(-1, items, 90).astype(np.int32), np.array([0, 0, 20, 90]))
     requests = Requests(Histories.of_rows(histories), excluded=excluded, allowed=allowed)
-    score = searchable(model)
+    score = KernelScore(tree, attention=attention)
     asked = score.requests(requests)
 
     expected = engine.search(requests, k=k, beam_width=beam)
@@ -70,8 +71,9 @@ def test_search_and_scan_equal_the_numpy_engine(
 def test_equal_scores_rank_by_rising_leaf() -> None:
     generator = np.random.default_rng(0)
     tree = random_tree(generator, items=100)
-    model, _ = random_model(generator, tree, SHAPE)
-    flat = searchable(Model(model.network, tree, np.ones((tree.num_nodes, SHAPE.width), dtype=np.float32)))
+    attention, _ = random_attention(generator, tree, SHAPE)
+    ones = np.ones((tree.num_nodes, SHAPE.width), dtype=np.float32)
+    flat = KernelScore(tree, attention=AttentionArrays(attention.network, ones))
     history = flat.requests(asked_by(np.zeros((1, SHAPE.history), dtype=np.int32)))
     found, scores = flat.beam_search(history, k=5, beam_widths=np.array([20]))
     assert len(set(scores[0])) == 1
@@ -81,9 +83,9 @@ def test_equal_scores_rank_by_rising_leaf() -> None:
 def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan() -> None:
     generator = np.random.default_rng(1)
     tree = random_tree(generator, items=300, vacant=40, branching=3)
-    model, _ = random_model(generator, tree, SHAPE)
+    attention, _ = random_attention(generator, tree, SHAPE)
     histories = random_histories(generator, tree, SHAPE, count=4)
-    score = searchable(model)
+    score = KernelScore(tree, attention=attention)
     asked = score.requests(asked_by(histories))
     wide, wide_scores = score.beam_search(asked, k=30, beam_widths=np.full(4, 340))
     exact, exact_scores = score.exact_scan(asked, k=30)
@@ -94,9 +96,9 @@ def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan() -> None:
 def test_one_request_and_many_give_the_same_bytes_for_any_number_of_threads() -> None:
     generator = np.random.default_rng(2)
     tree = random_tree(generator, items=3000)
-    model, _ = random_model(generator, tree, SHAPE)
+    attention, _ = random_attention(generator, tree, SHAPE)
     histories = random_histories(generator, tree, SHAPE, count=9)
-    score = searchable(model)
+    score = KernelScore(tree, attention=attention)
     asked, one_by_one = score.requests(asked_by(histories)), [score.requests(asked_by(row[None])) for row in histories]
     before = native.threads()
     results = []
@@ -117,14 +119,15 @@ def test_one_request_and_many_give_the_same_bytes_for_any_number_of_threads() ->
 def test_the_node_table_may_be_a_mapped_file_of_either_precision(tmp_path: Path, dtype: type) -> None:
     generator = np.random.default_rng(3)
     tree = random_tree(generator, items=500)
-    model, _ = random_model(generator, tree, SHAPE)
-    rounded: NDArray[Any] = np.asarray(model.node_table).astype(dtype)
+    attention, _ = random_attention(generator, tree, SHAPE)
+    rounded: NDArray[Any] = np.asarray(attention.node_table).astype(dtype)
     np.save(tmp_path / "table.npy", rounded)
     mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
     histories = random_histories(generator, tree, SHAPE, count=3)
     widths = np.full(3, 30)
     of_file, of_memory = (
-        searchable(Model(model.network, tree, table)) for table in (mapped, rounded.astype(np.float32))
+        KernelScore(tree, attention=AttentionArrays(attention.network, table))
+        for table in (mapped, rounded.astype(np.float32))
     )
     found = of_file.beam_search(of_file.requests(asked_by(histories)), k=10, beam_widths=widths)
     expected = of_memory.beam_search(of_memory.requests(asked_by(histories)), k=10, beam_widths=widths)
@@ -135,10 +138,10 @@ def test_the_node_table_may_be_a_mapped_file_of_either_precision(tmp_path: Path,
 def test_ids_out_of_range_are_refused() -> None:
     generator = np.random.default_rng(4)
     tree = random_tree(generator, items=10)
-    model, _ = random_model(generator, tree, SHAPE)
-    score = searchable(model)
+    attention, _ = random_attention(generator, tree, SHAPE)
+    score = KernelScore(tree, attention=attention)
     asked = score.requests(Requests(Histories.of_lists([[10]])))
     with pytest.raises(ValueError, match="histories: expected items of the tree"):
         score.beam_search(asked, k=1, beam_widths=np.array([1]))
     with pytest.raises(ValueError, match="node_table: expected 25 rows, got 3"):
-        searchable(Model(model.network, tree, np.zeros((3, SHAPE.width), dtype=np.float32)))
+        KernelScore(tree, attention=AttentionArrays(attention.network, np.zeros((3, SHAPE.width), dtype=np.float32)))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beamtree.native.search import Model
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.training import Gradients, Negatives, learn_batch
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import Shape
-from tests.native.small_models import random_histories, random_model, random_tree
+from tests.native.small_models import random_attention, random_histories, random_tree
 
 INSTANCES = 6
 
 
-def dense(gradients: Gradients, model: Model, tree: ItemTree) -> dict[str, np.ndarray]:
+def dense(gradients: Gradients, attention: AttentionArrays, tree: ItemTree) -> dict[str, np.ndarray]:
     """All gradients with rows for the whole table."""
-    nodes = np.zeros((tree.num_nodes, model.network.size))
+    nodes = np.zeros((tree.num_nodes, attention.network.size))
     nodes[gradients.nodes.rows] = gradients.nodes.values
     return {**gradients.weights, "node_table": nodes, "loss": np.array(gradients.loss)}
 
@@ -36,7 +36,7 @@ def dense(gradients: Gradients, model: Model, tree: ItemTree) -> dict[str, np.nd
 def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negatives) -> None:
     generator = np.random.default_rng(seed)
     tree = random_tree(generator, items=150, vacant=20 * (seed % 2), branching=2 + seed % 3)
-    model, _ = random_model(generator, tree, Shape())
+    attention, _ = random_attention(generator, tree, Shape())
     histories = random_histories(generator, tree, Shape(), count=INSTANCES)
     targets = generator.integers(0, tree.num_items, (INSTANCES, 4)).astype(np.int32)
     targets[1, 2:] = -1
@@ -47,8 +47,10 @@ def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negat
     drawn = Negatives(negatives.counts[: tree.height], negatives.sampler, negatives.start, negatives.correct_positive)
 
     def learn(chosen: np.ndarray, share: np.ndarray) -> dict[str, np.ndarray]:
-        step = learn_batch(model, histories=histories, targets=chosen, weights=share, negatives=drawn, seed=seed)
-        return dense(step, model, tree)
+        step = learn_batch(
+            attention, tree, histories=histories, targets=chosen, weights=share, negatives=drawn, seed=seed
+        )
+        return dense(step, attention, tree)
 
     together = learn(targets, weights)
     alone = [
@@ -63,13 +65,15 @@ def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negat
 def test_without_weights_the_targets_of_a_history_share_one() -> None:
     generator = np.random.default_rng(5)
     tree = random_tree(generator, items=90)
-    model, _ = random_model(generator, tree, Shape())
+    attention, _ = random_attention(generator, tree, Shape())
     histories = random_histories(generator, tree, Shape(), count=2)
     targets = np.array([[3, 8, 11], [5, -1, -1]], dtype=np.int32)
     shares = np.array([[1 / 3, 1 / 3, 1 / 3], [1.0, 0.0, 0.0]], dtype=np.float32)
     weights = np.ascontiguousarray(np.broadcast_to(shares[:, :, None], (2, 3, tree.height)))
     negatives = Negatives(np.full(tree.height, 10), "top_down")
-    found = learn_batch(model, histories=histories, targets=targets, negatives=negatives, seed=0)
-    expected = learn_batch(model, histories=histories, targets=targets, weights=weights, negatives=negatives, seed=0)
+    found = learn_batch(attention, tree, histories=histories, targets=targets, negatives=negatives, seed=0)
+    expected = learn_batch(
+        attention, tree, histories=histories, targets=targets, weights=weights, negatives=negatives, seed=0
+    )
     assert found.loss == pytest.approx(expected.loss, rel=1e-6)
     np.testing.assert_allclose(found.nodes.values, expected.nodes.values, rtol=1e-4, atol=1e-7)

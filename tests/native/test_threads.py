@@ -41,7 +41,7 @@ def test_set_threads_wins_over_the_environment() -> None:
 
 @needs_kernels
 def test_the_kernels_do_not_load_torch() -> None:
-    modules = "beamtree.native.network, beamtree.native.search, beamtree.native.training, beamtree.native.relearn"
+    modules = "beamtree.native.score, beamtree.native.training, beamtree.native.relearn"
     answer = run(f"import sys, {modules}; print('torch' in sys.modules)")
     assert answer.stdout.strip() == "False"
 
@@ -52,12 +52,14 @@ def test_a_forked_child_can_search() -> None:
 import os
 import numpy as np
 from beamtree import native
+from beamtree.native.score import KernelScore
 from tests.native.plain_network import Shape
-from tests.native.small_models import asked_by, random_model, random_tree, searchable
+from tests.native.small_models import asked_by, random_attention, random_tree
 native.set_threads(3)
 generator = np.random.default_rng(0)
-model, _ = random_model(generator, random_tree(generator, items=500), Shape())
-score = searchable(model)
+tree = random_tree(generator, items=500)
+attention, _ = random_attention(generator, tree, Shape())
+score = KernelScore(tree, attention=attention)
 asked = score.requests(asked_by(np.zeros((4, 5), dtype=np.int32)))
 ends = set()
 for _ in range(20):

@@ -10,7 +10,7 @@ pytest.importorskip("beamtree.native._kernels")
 
 from beamtree import native
 from beamtree.config import PathStart
-from beamtree.native.search import Model
+from beamtree.native.attention import AttentionArrays
 from beamtree.native.training import (
     Dropout,
     Gradients,
@@ -25,7 +25,7 @@ from beamtree.native.training import (
 from beamtree.training.rows import RowAdam
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights, scores
-from tests.native.small_models import random_histories, random_model, random_tree
+from tests.native.small_models import random_attention, random_histories, random_tree
 from tests.native.test_network import pack
 
 SHAPES = {
@@ -87,9 +87,7 @@ def test_candidates_give_the_loss_and_gradients_of_autograd(
     )
     loss.backward()
     found = learn_candidates(
-        pack(weights, shape),
-        node_table=node_table,
-        item_table=item_table if separate else None,
+        AttentionArrays(pack(weights, shape), node_table, item_table if separate else None),
         node_rows=node_rows,
         log_correction=correction,
         history_rows=history_rows,
@@ -139,7 +137,7 @@ def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, s
     generator = np.random.default_rng(seed)
     shape = Shape(normalisation="layer" if seed % 2 else "none")
     tree = random_tree(generator, items=int(generator.integers(2, 300)), vacant=vacant, branching=2 + seed % 4)
-    model, _ = random_model(generator, tree, shape, separate=seed % 3 == 0)
+    attention, _ = random_attention(generator, tree, shape, separate=seed % 3 == 0)
     histories = random_histories(generator, tree, shape, count=7)
     targets = generator.integers(0, tree.num_items, 7).astype(np.int32)
     weights = generator.random((7, tree.height)).astype(np.float32)
@@ -152,21 +150,22 @@ def test_a_batch_gives_what_its_drawn_candidates_give(seed: int, sampler: str, s
         start=start,
     )
     found = learn_batch(
-        model,
+        attention,
+        tree,
         histories=histories,
         targets=targets[:, None],
         negatives=negatives,
         seed=seed,
         weights=weights[:, None],
     )
-    node_rows, correction = draw_candidates(model, histories=histories, targets=targets, negatives=negatives, seed=seed)
+    node_rows, correction = draw_candidates(
+        attention, tree, histories=histories, targets=targets, negatives=negatives, seed=seed
+    )
     expected = learn_candidates(
-        model.network,
-        node_table=model.node_table,
-        item_table=model.item_table,
+        attention,
         node_rows=node_rows,
         log_correction=correction,
-        history_rows=history_rows_of(tree, histories, separate=model.item_table is not None),
+        history_rows=history_rows_of(tree, histories, separate=attention.item_table is not None),
         weights=weights.ravel(),
     )
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
@@ -187,7 +186,7 @@ def as_bytes(gradients: Gradients) -> bytes:
 def test_a_step_gives_the_same_bytes_for_any_number_of_threads(sampler: str) -> None:
     generator = np.random.default_rng(0)
     tree = random_tree(generator, items=900)
-    model, _ = random_model(generator, tree, Shape(), separate=True)
+    attention, _ = random_attention(generator, tree, Shape(), separate=True)
     histories = random_histories(generator, tree, Shape(), count=40)
     targets = generator.integers(0, tree.num_items, 40).astype(np.int32)
     negatives = Negatives(np.full(tree.height, 12), "uniform" if sampler == "uniform" else "top_down")
@@ -197,7 +196,8 @@ def test_a_step_gives_the_same_bytes_for_any_number_of_threads(sampler: str) -> 
         for threads in (1, 2, 3, 2):
             native.set_threads(threads)
             step = learn_batch(
-                model,
+                attention,
+                tree,
                 histories=histories,
                 targets=targets[:, None],
                 negatives=negatives,
@@ -210,8 +210,8 @@ def test_a_step_gives_the_same_bytes_for_any_number_of_threads(sampler: str) -> 
     assert len(seen) == 1
 
 
-def rising_model(tree: ItemTree, logits: list[float]) -> Model:
-    """A model of one-dimensional embeddings whose score is the embedding itself: the logits of the table's rows."""
+def rising_attention(logits: list[float]) -> AttentionArrays:
+    """A network over one-dimensional embeddings whose score is the embedding itself: the logits of the table's rows."""
     shape = Shape(windows=(1,), width=1, attention=1, mlp=(1, 1, 1))
     weights = {name: torch.zeros_like(array) for name, array in random_weights(shape, seed=0).items()}
     weights["mlp.0.weight"][0, 1] = 1.0
@@ -219,7 +219,7 @@ def rising_model(tree: ItemTree, logits: list[float]) -> Model:
         weights[f"mlp.{layer}.weight"][:] = 1.0
     weights["mlp.slopes"][:] = 1.0
     table = np.array(logits, dtype=np.float32)[:, None]
-    return Model(pack(weights, shape), tree, table)
+    return AttentionArrays(pack(weights, shape), table)
 
 
 def test_top_down_probabilities_are_products_along_the_path() -> None:
@@ -227,13 +227,13 @@ def test_top_down_probabilities_are_products_along_the_path() -> None:
     tree = ItemTree(2, np.arange(4, dtype=np.int32))
     left, right = math.log(0.3), math.log(0.7)
     leaves = [math.log(p) for p in (0.6, 0.4, 0.2, 0.8)]
-    model = rising_model(tree, [0.0, left, right, *leaves])
+    attention = rising_attention([0.0, left, right, *leaves])
     histories, targets = np.zeros((1, 1), dtype=np.int32), np.zeros(1, dtype=np.int32)
     negatives = Negatives(np.array([1, 2]), "top_down", "root")
     q = {3: 0.18, 4: 0.12, 5: 0.14, 6: 0.56}
     for seed in range(40):
         node_rows, correction = draw_candidates(
-            model, histories=histories, targets=targets, negatives=negatives, seed=seed
+            attention, tree, histories=histories, targets=targets, negatives=negatives, seed=seed
         )
         np.testing.assert_array_equal(node_rows[0, :2], [1, 2])
         drawn = [int(row) for row in node_rows[1, 1:] if row >= 0]
@@ -253,12 +253,14 @@ def test_draws_follow_their_probabilities(start: PathStart) -> None:
     tree = ItemTree(2, np.arange(8, dtype=np.int32))
     generator = np.random.default_rng(5)
     logits = generator.normal(size=15)
-    model = rising_model(tree, list(logits))
+    attention = rising_attention(list(logits))
     count = 4000
     histories, targets = np.zeros((count, 1), dtype=np.int32), np.full(count, 3, dtype=np.int32)
     counts = np.array([3, 2, 3] if start == "every" else [3, 3, 3])  # every: the level above is drawn too
     negatives = Negatives(counts, "top_down", start)
-    node_rows, correction = draw_candidates(model, histories=histories, targets=targets, negatives=negatives, seed=1)
+    node_rows, correction = draw_candidates(
+        attention, tree, histories=histories, targets=targets, negatives=negatives, seed=1
+    )
 
     def softmax(values: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(values) / np.exp(values).sum())
@@ -295,11 +297,12 @@ def test_draws_go_by_scores_with_dropout_where_asked_to(with_dropout: bool) -> N
     weights = random_weights(shape, seed=2, dtype=torch.float32)
     items = generator.normal(size=(8, shape.width)).astype(np.float32)
     nodes = generator.normal(size=(15, shape.width)).astype(np.float32)
-    model = Model(pack(weights, shape), tree, nodes, items)
+    attention = AttentionArrays(pack(weights, shape), nodes, items)
     histories = random_histories(generator, tree, shape, count=20)
     targets = generator.integers(0, 8, 20).astype(np.int32)
     node_rows, correction = draw_candidates(
-        model,
+        attention,
+        tree,
         histories=histories,
         targets=targets,
         negatives=Negatives(np.full(3, 5), "top_down", with_dropout=with_dropout),
@@ -323,13 +326,13 @@ def test_draws_go_by_scores_with_dropout_where_asked_to(with_dropout: bool) -> N
 def test_uniform_draws_merge_repeats_and_leave_out_the_positive() -> None:
     generator = np.random.default_rng(6)
     tree = random_tree(generator, items=40, vacant=24)
-    model, _ = random_model(generator, tree, Shape())
+    attention, _ = random_attention(generator, tree, Shape())
     histories = random_histories(generator, tree, Shape(), count=50)
     targets = generator.integers(0, 40, 50).astype(np.int32)
     counts = np.array([4, 4, 9, 30, 12, 20])
     assert tree.height == 6
     node_rows, correction = draw_candidates(
-        model, histories=histories, targets=targets, negatives=Negatives(counts), seed=2
+        attention, tree, histories=histories, targets=targets, negatives=Negatives(counts), seed=2
     )
     for level in range(1, 7):
         rows = node_rows.reshape(50, 6, -1)[:, level - 1]

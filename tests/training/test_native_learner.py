@@ -53,11 +53,12 @@ class GivenCandidates:
 
 def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: TrainingSettings) -> Candidates:
     from beamtree.native.training import Negatives, draw_candidates
-    from beamtree.training.native_learner import kernel_model
+    from beamtree.training.native_learner import attention_arrays
 
     counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=0.0)
     rows, correction = draw_candidates(
-        kernel_model(model),
+        attention_arrays(model),
+        tree,
         histories=batch.histories.latest(5),
         targets=np.ascontiguousarray(batch.targets[:, 0]),
         negatives=Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down"),

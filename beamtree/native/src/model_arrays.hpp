@@ -1,12 +1,13 @@
-// A model as Python hands it over: a tree, tables that fit it, and histories of its items.
+// A model as Python hands it over: a tree, the attention network with tables that fit it, and histories of its items.
 #pragma once
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 
 #include <optional>
 
 #include "arrays.hpp"
-#include "score.hpp"
+#include "attention.hpp"
 
 namespace beamtree {
 
@@ -38,24 +39,33 @@ inline Tables tables_of(const AnyTable& nodes, const std::optional<AnyTable>& it
     return tables;
 }
 
-inline Tables tables_of(const AnyTable& nodes, const std::optional<AnyTable>& items, index_t width, const Tree& tree) {
-    const Tables tables = tables_of(nodes, items, width);
+// The attention network and its tables, all kept alive. Training makes one for every step: it looks at shapes alone.
+template <class T>
+struct PyAttention {
+    std::shared_ptr<Network<T>> network;
+    AnyTable node_table;
+    std::optional<AnyTable> item_table;
+    Attention<T> attention;
+
+    PyAttention(std::shared_ptr<Network<T>> of_network, AnyTable nodes, std::optional<AnyTable> items)
+        : network(of_network), node_table(nodes), item_table(items),
+          attention{*network, tables_of(nodes, items, network->d)} {}
+};
+
+template <class T>
+const Attention<T>& fitting(const PyAttention<T>& given, const Tree& tree) {
+    const Tables& tables = given.attention.tables;
     require(tables.nodes.rows == tree.num_nodes(), "node_table: expected " + std::to_string(tree.num_nodes()) +
                                                        " rows, got " + std::to_string(tables.nodes.rows));
-    require(!items || tables.items.rows == tree.items, "item_table: expected one row per item");
-    return tables;
+    require(!tables.separate || tables.items.rows == tree.items, "item_table: expected one row per item");
+    return given.attention;
 }
 
-inline Attention<float> attention_of(const Network<float>& net, const PyTree& tree, const AnyTable& nodes,
-                                     const std::optional<AnyTable>& items) {
-    return Attention<float>{net, tables_of(nodes, items, net.d, tree.tree)};
-}
-
-inline void require_histories(const Network<float>& net, const PyTree& tree, const Array2<std::int32_t>& histories) {
+inline void require_histories(const Network<float>& net, const Tree& tree, const Array2<std::int32_t>& histories) {
     const index_t length = net.sizes.history();
     require(extent(histories, 1) == length,
             "histories: expected " + std::to_string(length) + " positions, got " + std::to_string(histories.shape(1)));
-    require_range(histories, -1, tree.tree.items, "histories");
+    require_range(histories, -1, tree.items, "histories");
 }
 
 }  // namespace beamtree

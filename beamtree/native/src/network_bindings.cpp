@@ -1,9 +1,8 @@
-// Networks packed from a dictionary of weights, and the scores they give to nodes.
-#include <nanobind/stl/shared_ptr.h>
+// Networks packed from a dictionary of weights, joined with their tables, and the scores they give to nodes.
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
-#include "forward.hpp"
+#include "model_arrays.hpp"
 #include "threads.hpp"
 #include "weights.hpp"
 
@@ -28,11 +27,12 @@ std::shared_ptr<Network<T>> pack_arrays(const nb::dict& weights, const std::vect
     return pack<T>(weights, sizes_of(windows, width, attention, mlp, layer_norm));
 }
 
-// Scores (nodes,) of rows of the node table against one history.
+// Scores (nodes,) of rows of the node table against one history, rows of its own table.
 template <class T>
-nb::object score_rows(const Network<T>& net, const AnyTable& node_array, const AnyTable& history_array,
-                      const Array1<std::int64_t>& history_rows, const Array1<std::int64_t>& node_rows) {
-    const Table nodes = table_of(node_array, net.d, "node_table"), items = table_of(history_array, net.d, "history_table");
+nb::object score_rows(const PyAttention<T>& given, const Array1<std::int64_t>& node_rows,
+                      const Array1<std::int64_t>& history_rows) {
+    const Network<T>& net = given.attention.net;
+    const Table &nodes = given.attention.tables.nodes, &items = given.attention.tables.history();
     const index_t length = net.sizes.history(), count = extent(node_rows, 0);
     require(extent(history_rows, 0) == length,
             "history_rows: expected " + std::to_string(length) + " positions, got " + std::to_string(history_rows.shape(0)));
@@ -55,17 +55,21 @@ nb::object score_rows(const Network<T>& net, const AnyTable& node_array, const A
 }
 
 template <class T>
-void bind(nb::module_& m, const char* network, const char* packing) {
+void bind(nb::module_& m, const char* network, const char* packing, const char* attention) {
     nb::class_<Network<T>>(m, network);
-    m.def(packing, &pack_arrays<T>);
-    m.def("score_rows", &score_rows<T>);
+    m.def(packing, &pack_arrays<T>, "weights"_a, nb::kw_only(), "windows"_a, "width"_a, "attention"_a, "mlp"_a,
+          "layer_norm"_a);
+    nb::class_<PyAttention<T>>(m, attention)
+        .def(nb::init<std::shared_ptr<Network<T>>, AnyTable, std::optional<AnyTable>>(), "network"_a, "node_table"_a,
+             "item_table"_a.none());
+    m.def("score_rows", &score_rows<T>, "attention"_a, nb::kw_only(), "node_rows"_a, "history_rows"_a);
 }
 
 }  // namespace
 
 void bind_network(nb::module_& m) {
-    bind<float>(m, "NetworkFloat32", "pack_float32");
-    bind<double>(m, "NetworkFloat64", "pack_float64");
+    bind<float>(m, "NetworkFloat32", "pack_float32", "AttentionFloat32");
+    bind<double>(m, "NetworkFloat64", "pack_float64", "AttentionFloat64");
 }
 
 }  // namespace beamtree

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "score.hpp"
+#include "attention.hpp"
+#include "threads.hpp"
 
 namespace beamtree {
 

@@ -7,34 +7,34 @@ namespace beamtree {
 namespace {
 
 template <class Sum>
-void relearn(const Network<float>& net, const PyTree& tree, const AnyTable& node_table,
-             const std::optional<AnyTable>& item_table, const Array2<std::int32_t>& histories,
-             const Array1<std::int32_t>& targets, const Array1<std::int64_t>& groups, index_t upper, index_t lower,
-             Writable2<Sum> sums) {
-    const Attention<float> attention = attention_of(net, tree, node_table, item_table);
-    require_histories(net, tree, histories);
-    const index_t instances = extent(histories, 0), items = tree.tree.items, columns = extent(sums, 1);
+void relearn(const PyAttention<float>& given, const PyTree& of_tree, Writable2<Sum> sums,
+             const Array2<std::int32_t>& histories, const Array1<std::int32_t>& targets, const Array1<std::int64_t>& groups,
+             index_t upper, index_t lower) {
+    const Tree& tree = of_tree.tree;
+    const Attention<float>& attention = fitting(given, tree);
+    require_histories(attention.net, tree, histories);
+    const index_t instances = extent(histories, 0), items = tree.items, columns = extent(sums, 1);
     require(has_shape(targets, {instances}), "targets: expected one per history");
     require_range(targets, 0, items, "targets");
-    require(0 <= upper && upper < lower && lower <= tree.tree.height, "levels: expected 0 <= upper < lower <= height");
+    require(0 <= upper && upper < lower && lower <= tree.height, "levels: expected 0 <= upper < lower <= height");
     require(has_shape(groups, {items}), "groups: expected one per item");
-    require_range(groups, -1, tree.tree.size(upper), "groups");
+    require_range(groups, -1, tree.size(upper), "groups");
     require(extent(sums, 0) == items, "sums: expected one row per item");
-    auto first_candidate = [&](index_t group) { return tree.tree.first_descendant(group, upper, lower); };
+    auto first_candidate = [&](index_t group) { return tree.first_descendant(group, upper, lower); };
     for (index_t i = 0; i < instances; ++i) {
         const index_t group = static_cast<index_t>(groups.data()[targets.data()[i]]);
         require(group < 0 || first_candidate(group + 1) - first_candidate(group) <= columns,
                 "sums: too few columns for the candidates of a group");
     }
     nb::gil_scoped_release release;
-    score_candidates(attention, tree.tree, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(),
+    score_candidates(attention, tree, Stage{groups.data(), upper, lower, columns}, histories.data(), targets.data(),
                      instances, sums.data());
 }
 
 template <class Sum>
 void bind(nb::module_& m) {
-    m.def("relearn", &relearn<Sum>, "network"_a, "tree"_a, "node_table"_a, "item_table"_a.none(), "histories"_a,
-          "targets"_a, "groups"_a, "upper"_a, "lower"_a, "sums"_a);
+    m.def("relearn", &relearn<Sum>, "attention"_a, "tree"_a, "sums"_a, nb::kw_only(), "histories"_a, "targets"_a, "groups"_a,
+          "upper"_a, "lower"_a);
 }
 
 }  // namespace

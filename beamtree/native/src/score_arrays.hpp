@@ -1,10 +1,10 @@
 // A score as Python hands it over: its parts with the arrays that they read, kept alive.
 #pragma once
 
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "model_arrays.hpp"
+#include "score.hpp"
 
 namespace beamtree {
 
@@ -55,26 +55,21 @@ struct PyMemory {
 
 struct PyScore {
     std::shared_ptr<PyTree> tree;
-    std::shared_ptr<Network<float>> network;
-    std::optional<AnyTable> node_table, item_table;
+    std::shared_ptr<PyAttention<float>> kept_attention;
     std::optional<PyMemory> kept_memory;
     index_t attention_from = 0;
-    std::optional<Attention<float>> attention;
+    const Attention<float>* attention = nullptr;
     std::optional<Memory> memory;
 
-    PyScore(std::shared_ptr<PyTree> of_tree, std::shared_ptr<Network<float>> of_network, std::optional<AnyTable> nodes,
-            std::optional<AnyTable> items, std::optional<PyMemory> remembered, index_t from)
-        : tree(of_tree), network(of_network), node_table(nodes), item_table(items), kept_memory(remembered),
-          attention_from(from) {
-        require((network != nullptr) == node_table.has_value(), "attention: expected a network and its node table");
-        require(network != nullptr || kept_memory, "score: expected at least one part");
-        if (network != nullptr) attention.emplace(attention_of(*network, *tree, *node_table, item_table));
+    PyScore(std::shared_ptr<PyTree> of_tree, std::shared_ptr<PyAttention<float>> attending,
+            std::optional<PyMemory> remembered, index_t from)
+        : tree(of_tree), kept_attention(attending), kept_memory(remembered), attention_from(from) {
+        require(kept_attention != nullptr || kept_memory, "score: expected at least one part");
+        if (kept_attention != nullptr) attention = &fitting(*kept_attention, tree->tree);
         if (kept_memory) memory.emplace(kept_memory->of(tree->tree));
     }
 
-    Score score() const {
-        return Score{tree->tree, attention ? &*attention : nullptr, memory ? &*memory : nullptr, attention_from};
-    }
+    Score score() const { return Score{tree->tree, attention, memory ? &*memory : nullptr, attention_from}; }
 };
 
 }  // namespace beamtree

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "attention.hpp"
 #include "backward.hpp"
 #include "row_gradients.hpp"
 
@@ -160,14 +161,15 @@ struct Scratch {
 
     // Loss and gradients of a block whose forward pass is done, by its positives; node_rows and correction have one entry
     // per column.
-    void learn(const Network<T>& net, const Tables& tables, NodeBlock<T>& scored, const Dropout& dropout, index_t row,
+    void learn(const Attention<T>& attention, const NodeBlock<T>& scored, const Dropout& dropout, index_t row,
                typename Chunks<T>::Chunk& chunk) {
+        const Network<T>& net = attention.net;
         T* gradient = d_score.zeroed(scored.padded);
         chunk.loss += softmax_loss(scored.score.data(), correction.data(), scored.count, positives, exponents, gradient);
         backward.run(net, history, scored, gradient, chunk.sums, dropout, row);
         for (index_t n = 0; n < scored.count; ++n)
             chunk.nodes.append(node_rows[static_cast<std::size_t>(n)], backward.d_node(n), net.d);
-        RowList<T>& history_list = tables.separate ? chunk.items : chunk.nodes;
+        RowList<T>& history_list = attention.tables.separate ? chunk.items : chunk.nodes;
         for (index_t k = 0; k < history.count; ++k)
             history_list.append(history.rows[static_cast<std::size_t>(k)], backward.d_history(k), net.d);
         chunk.work.backward_pairs += static_cast<double>(history.count * scored.count);
@@ -176,42 +178,51 @@ struct Scratch {
     }
 
     // Embeddings and attention weights of nodes; with signs for the backward pass.
-    void attend_to(const Network<T>& net, const Table& table, const std::vector<index_t>& rows,
-                   typename Chunks<T>::Chunk& chunk) {
-        block.gather(net, table, rows.data(), static_cast<index_t>(rows.size()));
-        attend<true>(net, history, block);
+    void attend_to(const Attention<T>& attention, const std::vector<index_t>& rows, typename Chunks<T>::Chunk& chunk) {
+        block.gather(attention.net, attention.tables.nodes, rows.data(), static_cast<index_t>(rows.size()));
+        attend<true>(attention.net, history, block);
         chunk.work.forward_pairs += static_cast<double>(history.count * block.count);
         chunk.work.forward_nodes += static_cast<double>(block.count);
     }
 };
 
-// Candidates given by the caller: node_rows (rows, columns) with -1 for absent, column 0 the positive; correction likewise;
-// history_rows (rows, K) in the history's table; weights (rows,). The loss is the mean over all rows.
+// Candidates given by the caller.
 template <class T>
-StepResult<T> step_on_candidates(const Network<T>& net, const Tables& tables, const std::int64_t* node_rows,
-                                 const T* correction, const std::int64_t* history_rows, const T* weights, index_t rows,
-                                 index_t columns, const Dropout& dropout) {
-    const index_t length = static_cast<index_t>(net.window_of.size());
-    Chunks<T> chunks(net, rows);
+struct Candidates {
+    const std::int64_t* node_rows;     // (rows, columns), -1 = absent, column 0 the positive
+    const T* correction;               // likewise
+    const std::int64_t* history_rows;  // (rows, K) in the history's table, -1 = padding
+    const T* weights;                  // (rows,)
+    index_t rows, columns;
+};
+
+// Loss and gradients, the mean over all rows.
+template <class T>
+StepResult<T> step_on_candidates(const Attention<T>& attention, const Candidates<T>& given, const Dropout& dropout) {
+    const Network<T>& net = attention.net;
+    const index_t length = net.sizes.history(), columns = given.columns;
+    Chunks<T> chunks(net, given.rows);
     return chunks.run([&](index_t row, typename Chunks<T>::Chunk& chunk) {
         Scratch<T>& scratch = Scratch<T>::of_this_thread();
-        if (weights[row] == 0) return;
+        if (given.weights[row] == 0) return;
+        const std::int64_t* node_rows = given.node_rows + row * columns;
+        const std::int64_t* history_rows = given.history_rows + row * length;
         scratch.node_rows.clear();
         scratch.correction.clear();
         for (index_t c = 0; c < columns; ++c) {
-            if (node_rows[row * columns + c] < 0) continue;
-            scratch.node_rows.push_back(static_cast<index_t>(node_rows[row * columns + c]));
-            scratch.correction.push_back(correction[row * columns + c]);
+            if (node_rows[c] < 0) continue;
+            scratch.node_rows.push_back(static_cast<index_t>(node_rows[c]));
+            scratch.correction.push_back(given.correction[row * columns + c]);
         }
-        if (node_rows[row * columns] < 0 || scratch.node_rows.size() < 2) return;
-        scratch.history_rows.assign(history_rows + row * length, history_rows + (row + 1) * length);
-        scratch.history.prepare(net, tables.history(), scratch.history_rows.data());
+        if (node_rows[0] < 0 || scratch.node_rows.size() < 2) return;
+        scratch.history_rows.assign(history_rows, history_rows + length);
+        scratch.history.prepare(net, attention.tables.history(), scratch.history_rows.data());
         chunk.work.prepared += static_cast<double>(scratch.history.count);
-        scratch.attend_to(net, tables.nodes, scratch.node_rows, chunk);
+        scratch.attend_to(attention, scratch.node_rows, chunk);
         score<true>(net, scratch.history, scratch.block, dropout, row);
-        const double share = static_cast<double>(weights[row]) / static_cast<double>(rows);
+        const double share = static_cast<double>(given.weights[row]) / static_cast<double>(given.rows);
         scratch.positives.assign(1, Positive{0, share, -static_cast<double>(scratch.correction.front())});
-        scratch.learn(net, tables, scratch.block, dropout, row, chunk);
+        scratch.learn(attention, scratch.block, dropout, row, chunk);
     });
 }
 

@@ -134,9 +134,9 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                     f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
                 )
             case MemoryWeighed():
-                weights = ", ".join(f"{name} {weight:g}" for name, weight in event.weights.items())
-                reached = "" if event.metric is None else f", validation F@20 {event.metric:.4f}"
-                messages.print(f"memory: {weights}{reached}")
+                weights = " ".join(f"memory.{name}={weight:g}" for name, weight in event.weights.items())
+                reached = "usual weights" if event.metric is None else f"validation F@20 {event.metric:.4f}"
+                messages.print(f"with counted memory: {reached}; --set keeps these weights: {weights}", soft_wrap=True)
             case StoppedEarly():
                 messages.print(
                     f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."

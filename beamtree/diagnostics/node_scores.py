@@ -20,8 +20,12 @@ ScorerOf = Callable[[Int32Array], ScoreNodes]
 
 
 def scorer_of(artefact: Artefact) -> ScorerOf:
-    """How the model of an artefact scores nodes."""
-    scorer = build_scorer(artefact.weights, artefact.tree, config=artefact.config)
+    """How what was learned scores nodes: the levels of a tree and their losses are about that.
+
+    Counted memory is left out. Its counts hold the very pairs of a training instance, and it is a max-heap by itself.
+    """
+    learned = {name: array for name, array in artefact.weights.items() if not name.startswith("memory/")}
+    scorer = build_scorer(learned, artefact.tree, config=artefact.config)
     return lambda history: scores_of(scorer.prepare(Requests(Histories.of_rows(history[None]))), 0)
 
 

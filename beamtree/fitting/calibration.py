@@ -10,6 +10,12 @@ MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01, fade
 BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fade=0.7, company=0.5)
 """Where calibration starts, and where it stays without validation users."""
 
+REPEATS = MemoryWeights(repeats=16.0, repeat_fade=1.0)
+"""Whose repeats those start from where seen items may be recommended."""
+
+FEWEST_USERS = 20
+"""With fewer validation users the grid would choose by accident."""
+
 CANDIDATES: Mapping[str, tuple[float, ...]] = {
     "transitions": (0.0, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0),
     "fade": (0.6, 0.7, 0.8, 0.9, 0.95),
@@ -42,6 +48,8 @@ def calibrate(
     repeats_can_return: own repeats are evidence only where seen items may be recommended.
     """
     start = BESIDE_LEARNED if beside_learned else MEMORY_ALONE
+    if repeats_can_return:
+        start = replace(start, repeats=REPEATS.repeats, repeat_fade=REPEATS.repeat_fade)
     told = {name: getattr(settings, name) for name in CANDIDATES}
     weights = replace(start, **{name: value for name, value in told.items() if value is not None})
     free = [name for name, value in told.items() if value is None]
@@ -55,6 +63,8 @@ def calibrate(
     best = trials[0]
     for name in free:
         for value in CANDIDATES[name]:
+            if name == "popularity" and value == 0.0 and not beside_learned:
+                continue  # items without any evidence would come back in the order of the leaves
             tried = replace(best[0], **{name: value})
             if tried not in [weights for weights, _ in trials]:
                 trials.append((tried, measure(tried)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.protocol import evaluate
-from beamtree.fitting.calibration import calibrate
+from beamtree.fitting.calibration import FEWEST_USERS, calibrate
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.validation import CUTOFFS, sample_users
 from beamtree.model.memory import Memory, MemoryWeights
@@ -47,7 +47,7 @@ def remember(
         return evaluate(search, run.dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
 
     calibrated = calibrate(
-        measure if len(users) else None,
+        measure if len(users) >= FEWEST_USERS else None,
         config.memory,
         beside_learned=bool(learned),
         repeats_can_return=not config.retrieval.excludes_seen,

@@ -13,7 +13,7 @@ that a thin history still gets sensible answers.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -166,7 +166,7 @@ class Memory:
             **_named("transitions", self.transitions),
             **_named("company", self.company),
             "popularity": self.popularity,
-            "weights": np.array(astuple(self.weights)),
+            **{f"weights.{name}": np.array(weight) for name, weight in asdict(self.weights).items()},
             "gates": np.array(self.gates, dtype=np.float64),
         }
 
@@ -178,10 +178,12 @@ class Memory:
                 _links("transitions", arrays),
                 _links("company", arrays),
                 popularity=arrays["popularity"],
-                weights=MemoryWeights(*arrays["weights"].tolist()),
+                weights=MemoryWeights(
+                    **{field.name: float(arrays[f"weights.{field.name}"]) for field in fields(MemoryWeights)}
+                ),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
             )
-        except (KeyError, TypeError) as error:
+        except KeyError as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error
 
 

@@ -12,7 +12,7 @@ from beamtree.artefact import Artefact, load_artefact
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError, InputError
-from beamtree.model.memory import ASKED_ITEMS, Memory
+from beamtree.model.memory import Memory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.catalogue import Catalogue
@@ -48,7 +48,7 @@ class LoadedModel:
             lengths.append(self.artefact.config.model.history_length)
         if self.artefact.part("memory"):
             memory = Memory.from_arrays(self.artefact.part("memory"))
-            lengths.append(NO_END if memory.weights.repeats > 0.0 else ASKED_ITEMS)
+            lengths += [NO_END] if memory.weights.repeats > 0.0 else [kind.depth for kind in memory.kinds]
         return max(lengths)
 
     @property

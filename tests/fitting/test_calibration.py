@@ -49,5 +49,14 @@ def test_what_is_told_is_not_tried() -> None:
 @pytest.mark.parametrize(("beside_learned", "start"), [(True, BESIDE_LEARNED), (False, MEMORY_ALONE)])
 def test_without_validation_users_the_weights_are_the_usual_ones(beside_learned: bool, start: MemoryWeights) -> None:
     found = calibrate(None, MemorySettings(), beside_learned=beside_learned, repeats_can_return=True)
-    assert found.weights == start
+    assert (found.weights.transitions, found.weights.company) == (start.transitions, start.company)
+    assert (found.weights.repeats, found.weights.repeat_fade) == (16.0, 1.0)
     assert found.metric is None
+
+
+def test_memory_alone_never_does_without_popularity() -> None:
+    tried: list[MemoryWeights] = []
+    wanted = MemoryWeights(transitions=1.0, popularity=0.0)
+    found = calibrate(nearness(wanted, tried), MemorySettings(), beside_learned=False, repeats_can_return=False)
+    assert all(weights.popularity > 0.0 for weights in tried)
+    assert found.weights.popularity > 0.0

@@ -100,7 +100,7 @@ def test_a_memory_survives_its_arrays() -> None:
     assert again.gates == ()
     np.testing.assert_array_equal(again.transitions.items, memory.transitions.items)
     with pytest.raises(InputError, match="Fit the model again"):
-        Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "weights"})
+        Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "weights.fade"})
 
 
 def test_what_lies_outside_the_training_spans_is_not_counted() -> None:

@@ -90,12 +90,14 @@ def fit_model(
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
             **memory,
-            **_seconds(rounds, trained, is_resumed=work is not None and work.resume),
+            **_seconds(rounds, trained, memory=memory, is_resumed=work is not None and work.resume),
         },
     )
 
 
-def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_resumed: bool) -> dict[str, Any]:
+def _seconds(
+    rounds: Rounds, trained: TrainedEstimator | None, *, memory: Mapping[str, Mapping[str, Any]], is_resumed: bool
+) -> dict[str, Any]:
     """What each part took, interruptions left out; an estimator that was there from the beginning cost nothing."""
     stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
     if trained is not None:
@@ -103,6 +105,8 @@ def _seconds(rounds: Rounds, trained: TrainedEstimator | None, *, is_resumed: bo
         stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
     stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
     stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
+    if memory:
+        stages["memory_seconds"] = memory["memory"]["seconds"]
     is_reused = trained is not None and trained.is_reused and not is_resumed
     spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
     return {

@@ -188,6 +188,22 @@ def interrupted_after(steps: int) -> Callable[[], bool]:
     return lambda: next(asked) == steps
 
 
+def test_stopped_while_the_memory_is_weighed_it_learns_nothing_anew(dataset: Dataset, tmp_path: Path) -> None:
+    config = small_config(training={"validation_users": 30, "patience": 100})
+    split = split_users(dataset.sequences, seed=0, validation_share=0.4)
+    whole = fit(dataset, config, split=split)
+    before: list[Event] = []
+    is_learned = lambda: sum(isinstance(event, StepDone) for event in before) == whole.training["steps"]  # noqa: E731
+    begun, resumed = WorkDirectory(tmp_path, resume=False), WorkDirectory(tmp_path, resume=True)
+    with pytest.raises(InterruptedTraining, match="while weighing the memory"):
+        fit(dataset, config, split=split, work=begun, listen=before.append, should_stop=is_learned)
+    after: list[Event] = []
+    again = fit(dataset, config, split=split, work=resumed, listen=after.append)
+    assert not any(isinstance(event, StepDone) for event in after)
+    assert again.training["memory"]["trials"] > 1
+    assert_same_bytes({**again.weights}, {**whole.weights})
+
+
 def test_a_resumed_run_keeps_the_tree_it_began_with(tmp_path: Path) -> None:
     """The first tree depends on more than the log: here on categories that have changed in the meantime."""
     config = small_config(tree={"order": "category"})

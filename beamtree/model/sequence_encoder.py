@@ -1,10 +1,11 @@
 """SASRec: self-attention over a history says what comes next, as a vector in the space of the items' own embeddings.
 
-One encoder for whoever reads sequences: the estimator of rectified labels is this, trained to tell the next item from
-all others.
+One encoder for all that read sequences: the tower of the score, and the estimator of rectified labels, which is the
+encoder and a table of items, trained to tell the next item from all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
+from beamtree.errors import InputError
 from beamtree.model.proposal import Proposal
 from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
 from beamtree.types import Float32Array, Int32Array
@@ -26,6 +28,71 @@ bits depend on where among the rows a history stands."""
 ROWS_OF_LIKE_LENGTH = 16
 """Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
 
+Dropout = Callable[[Tensor], Tensor]
+"""Sets random numbers of a tensor to 0 and scales the others, or leaves it as it is."""
+
+
+def keep(hidden: Tensor) -> Tensor:
+    """No dropout."""
+    return hidden
+
+
+class SequenceEncoder(nn.Module):
+    """Causal self-attention over vectors of history items; `positions` count from the end, the latest item's is last.
+
+    Its numbers are undefined until `initialise` or a stored state sets them. InputError where the heads do not share
+    the width evenly.
+    """
+
+    def __init__(self, width: int, *, history_length: int, layers: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise InputError(f"Expected heads that share the width of {width} evenly, got {heads}.")
+        self.positions = nn.Parameter(torch.empty(history_length, width))
+        self.layers = nn.ModuleList(_Block(width, heads=heads) for _ in range(layers))
+        self.final_norm = nn.LayerNorm(width)
+
+    @property
+    def history_length(self) -> int:
+        """How many of the latest items it can read."""
+        return len(self.positions)
+
+    def forward(self, vectors: Tensor, *, present: Tensor, last: int | None = None, dropout: Dropout = keep) -> Tensor:
+        """What each position expects next, (rows, positions, width), for vectors (rows, positions, width).
+
+        present: (rows, positions), False where there is no item; whatever vector is there, it is never looked at.
+        last: only so many of the latest positions are asked for.
+        """
+        length = vectors.shape[1]
+        asked = length if last is None else last
+        hidden = dropout(vectors * present.unsqueeze(-1) + self.positions[-length:])
+        causal = torch.ones(length, length, dtype=torch.bool, device=vectors.device).tril()
+        visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=vectors.device)
+        for number, layer in enumerate(self.layers, start=1):
+            wanted = asked if number == len(self.layers) else length
+            hidden = layer(hidden, visible=visible, last=wanted, dropout=dropout)
+        encoded: Tensor = self.final_norm(hidden)
+        return encoded
+
+    def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout = keep) -> Tensor:
+        """What comes after each history (rows, width): the last position of `forward`.
+
+        A row's last bits do not depend on the rows beside it as long as all have the same number of positions.
+        """
+        last = min(LAST_POSITIONS, vectors.shape[1])
+        encoded: Tensor = self(vectors, present=present, last=last, dropout=dropout)
+        return encoded[:, -1]
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Random tables and matrices of rows of about unit length, biases of 0; norms stay as they are."""
+    for name, parameter in module.named_parameters():
+        if parameter.dim() > 1:
+            parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
+        elif "norm" not in name:
+            parameter.zero_()
+
 
 class SasRec(nn.Module):
     """Self-attention over the history; an item's score is the inner product of its own embedding with the result."""
@@ -34,41 +101,23 @@ class SasRec(nn.Module):
         self, settings: EstimatorSettings, *, num_items: int, history_length: int, generator: torch.Generator
     ) -> None:
         super().__init__()
-        width = settings.width
         self.history_length = history_length
-        self.items = nn.Parameter(torch.empty(num_items, width))
-        self.positions = nn.Parameter(torch.empty(history_length, width))
-        self.layers = nn.ModuleList(
-            _Block(width, heads=settings.heads, dropout=settings.dropout) for _ in range(settings.layers)
+        self.items = nn.Parameter(torch.empty(num_items, settings.width))
+        self.encoder = SequenceEncoder(
+            settings.width, history_length=history_length, layers=settings.layers, heads=settings.heads
         )
-        self.final_norm = nn.LayerNorm(width)
         self.dropout = settings.dropout
         self.negatives = settings.negatives
-        with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if parameter.dim() > 1:
-                    parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
-                elif "norm" not in name:
-                    parameter.zero_()
+        initialise(self, generator)
 
-    def encode(self, histories: Tensor, *, last: int | None = None, items: Tensor | None = None) -> Tensor:
+    def encode(self, histories: Tensor, *, items: Tensor | None = None) -> Tensor:
         """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none.
 
-        Positions count from the end of the longest history. last: only so many of them are asked for. items: the
-        table that histories refer to, if it is not that of all items.
+        items: the table that histories refer to, if it is not that of all items.
         """
-        present = histories >= 0
-        length = histories.shape[1]
-        asked = length if last is None else last
-        # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
-        vectors = functional.embedding(histories.clamp(min=0), self.items if items is None else items)
-        placed = vectors * present.unsqueeze(-1) + self.positions[-length:]
-        hidden = functional.dropout(placed, self.dropout, training=self.training)
-        causal = torch.ones(length, length, dtype=torch.bool, device=histories.device).tril()
-        visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=histories.device)
-        for number, layer in enumerate(self.layers, start=1):
-            hidden = layer(hidden, visible=visible, last=asked if number == len(self.layers) else length)
-        encoded: Tensor = self.final_norm(hidden)
+        vectors = _look_up(histories, self.items if items is None else items)
+        dropout = partial(functional.dropout, p=self.dropout, training=self.training)
+        encoded: Tensor = self.encoder(vectors, present=histories >= 0, dropout=dropout)
         return encoded
 
     def loss(self, histories: Tensor, targets: Tensor, *, proposal: Proposal) -> Tensor:
@@ -124,7 +173,7 @@ class SasRec(nn.Module):
                 latest = np.ascontiguousarray(histories[rows, -self.history_length :])
                 part = torch.from_numpy(latest).to(self.items.device, torch.int64)
                 # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
-                yield rows, self.encode(part, last=min(LAST_POSITIONS, part.shape[1]))[:, -1]
+                yield rows, self.encoder.expectation(_look_up(part, self.items), present=part >= 0)
         finally:
             self.train(was_training)
 
@@ -132,6 +181,12 @@ class SasRec(nn.Module):
         """The items' own embeddings (items, width)."""
         result: Float32Array = self.items.detach().cpu().numpy()
         return result
+
+
+def _look_up(histories: Tensor, items: Tensor) -> Tensor:
+    """Vectors (rows, positions, width) of items (rows, positions); that of -1 means nothing."""
+    # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
+    return functional.embedding(histories.clamp(min=0), items)
 
 
 def _of_like_length(histories: Tensor) -> Iterator[tuple[Tensor, int]]:
@@ -154,7 +209,7 @@ def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:
 class _Block(nn.Module):
     """Attention, then a small network, each normalised before and added to what came in."""
 
-    def __init__(self, width: int, *, heads: int, dropout: float) -> None:
+    def __init__(self, width: int, *, heads: int) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.queries_keys_values = nn.Linear(width, 3 * width)
@@ -163,9 +218,8 @@ class _Block(nn.Module):
         self.widen = nn.Linear(width, 4 * width)
         self.narrow = nn.Linear(4 * width, width)
         self.heads = heads
-        self.dropout = dropout
 
-    def forward(self, hidden: Tensor, *, visible: Tensor, last: int) -> Tensor:
+    def forward(self, hidden: Tensor, *, visible: Tensor, last: int, dropout: Dropout) -> Tensor:
         """The `last` positions of hidden (rows, positions, width); visible: (rows, positions, positions)."""
         rows, positions, width = hidden.shape
         parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)
@@ -174,6 +228,6 @@ class _Block(nn.Module):
             queries[:, :, -last:], keys, values, attn_mask=visible[:, -last:].unsqueeze(1)
         )
         merged = self.merge(attended.transpose(1, 2).reshape(rows, last, width))
-        hidden = hidden[:, -last:] + functional.dropout(merged, self.dropout, training=self.training)
+        hidden = hidden[:, -last:] + dropout(merged)
         expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
-        return hidden + functional.dropout(expanded, self.dropout, training=self.training)
+        return hidden + dropout(expanded)

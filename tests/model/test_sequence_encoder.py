@@ -39,7 +39,7 @@ def test_padding_is_never_looked_at() -> None:
     short = model.scores(histories([-1, -1, 2, 3]))
     learned = model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN)
     with torch.no_grad():
-        model.positions[:2] += 10.0
+        model.encoder.positions[:2] += 10.0
     np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
     torch.testing.assert_close(
         model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN), learned
@@ -63,7 +63,7 @@ def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypat
         monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
         model = estimator()
         losses.append(model.loss(inputs, targets, proposal=UNEVEN))
-        gradients.append(torch.autograd.grad(losses[-1], [model.items, model.positions]))
+        gradients.append(torch.autograd.grad(losses[-1], [model.items, model.encoder.positions]))
     logits = model.encode(inputs) @ model.items.T
     torch.testing.assert_close(
         losses[0], torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
@@ -83,7 +83,7 @@ def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
     vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
     expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
     torch.testing.assert_close(loss, expected)
-    every = [model.items, model.positions]
+    every = [model.items, model.encoder.positions]
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
 
 

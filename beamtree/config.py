@@ -126,6 +126,11 @@ class ModelSettings(_Section):
         description="lengths of the time windows, oldest first; they add up to the history",
     )
     attention_hidden: int = Field(16, ge=1, le=512, description="width of the attention unit")
+    attention_levels: int | None = Field(
+        None,
+        ge=1,
+        description="the attention network scores the last so many levels, 1: the leaves; default: all of them",
+    )
     layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
         (64, 32, 16), min_length=3, max_length=3, description="hidden widths"
     )

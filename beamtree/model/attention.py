@@ -140,5 +140,8 @@ class Attention(Part):
 
 
 def make_attention(tree: ItemTree, config: Config, generator: torch.Generator) -> Attention:
-    """A fresh attention network of the sizes that the settings name."""
-    return Attention(config.model, tree, generator=generator)
+    """A fresh attention network of the sizes that the settings name, on the levels that they name."""
+    attention = Attention(config.model, tree, generator=generator)
+    if config.model.attention_levels is not None:
+        attention.levels = range(max(tree.height + 1 - config.model.attention_levels, 0), tree.height + 1)
+    return attention

@@ -75,10 +75,7 @@ class SequenceEncoder(nn.Module):
         return encoded
 
     def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout = keep) -> Tensor:
-        """What comes after each history (rows, width): the last position of `forward`.
-
-        A row's last bits do not depend on the rows beside it as long as all have the same number of positions.
-        """
+        """What comes after each history (rows, width): the last position of `forward`."""
         last = min(LAST_POSITIONS, vectors.shape[1])
         encoded: Tensor = self(vectors, present=present, last=last, dropout=dropout)
         return encoded[:, -1]

@@ -12,6 +12,7 @@ from beamtree.model.memory import Memory
 from beamtree.model.memory_part import MemoryPart
 from beamtree.model.part import MakePartOnTree
 from beamtree.model.score import ATTENTION, PreparedScore, Score, build_score
+from beamtree.model.tower import TOWER, tower_of_sizes
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
 
@@ -34,16 +35,23 @@ def build_torch_scorer(
 
     ArtefactError where the arrays do not fit the parts.
     """
-    counted = {name.removeprefix("memory/"): array for name, array in arrays.items() if name.startswith("memory/")}
+    counted, encoded = _of_part("memory", arrays), _of_part(TOWER, arrays)
     learned = {name: array for name, array in arrays.items() if not name.startswith("memory/")}
-    makers: dict[str, MakePartOnTree] = (
-        {ATTENTION: make_attention} if any(n.startswith("attention/") for n in learned) else {}
-    )
+    makers: dict[str, MakePartOnTree] = {}
+    if _of_part(ATTENTION, arrays):
+        makers[ATTENTION] = make_attention
+    if encoded:
+        makers[TOWER] = tower_of_sizes(encoded)
     score = build_score(config, tree, seed=0, parts=makers | dict(parts or {}))
     score.load_arrays(learned)
     if counted:
         score = Score(tree, {**score.parts, "memory": MemoryPart(Memory.from_arrays(counted), tree)})
     return TorchScorer(score)
+
+
+def _of_part(part: str, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+    """The arrays of one part, by their names within it."""
+    return {name.removeprefix(f"{part}/"): array for name, array in arrays.items() if name.startswith(f"{part}/")}
 
 
 class TorchScores:

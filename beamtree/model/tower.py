@@ -1,0 +1,122 @@
+"""The tower, a part of the score: a history is encoded once, and a node costs an inner product with its own vector.
+
+score(u, n) = weight * <e(u), v_n>. e(u) is what the sequence encoder expects after the history; v_n is a row of a table
+with one row per node, whose leaf rows are also the vectors of the history's items. On the leaves alone, with the rows
+and the encoder of a trained SASRec, this is SASRec.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from beamtree.config import Config
+from beamtree.data.requests import Requests
+from beamtree.errors import ArtefactError, InputError
+from beamtree.model.layers import drop
+from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
+from beamtree.model.sequence_encoder import SasRec, SequenceEncoder, initialise, keep
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
+
+TOWER = "tower"
+"""The name of the part in a score."""
+
+
+class Tower(Part):
+    """Scores nodes by their inner product with the encoded history.
+
+    `weight` is what the part counts in the sum: a buffer, because it is calibrated on users whom the encoder has not
+    learned from, not learned with it. dropout: the share that is dropped in training.
+    """
+
+    tables = node_tables = frozenset({"node_table"})
+
+    def __init__(self, tree: ItemTree, encoder: SequenceEncoder, *, dropout: float, generator: torch.Generator) -> None:
+        """Around a fresh encoder, which is initialised together with the table."""
+        super().__init__()
+        self.tree = tree
+        self.dropout = dropout
+        self.node_table = nn.Parameter(torch.empty(tree.num_nodes, encoder.positions.shape[1]))
+        self.encoder = encoder
+        self.register_buffer("weight", torch.ones(()))
+        initialise(self, generator)
+
+    def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
+        """Encode the latest items of each history, once for all levels."""
+        items = requests.histories.latest(self.encoder.history_length)
+        rows = torch.from_numpy(_leaf_rows(self.tree, items)).to(self.device)
+        is_dropping = dropout is not None and self.dropout > 0.0
+        encoded = self.encoder.expectation(
+            read("node_table", rows),
+            present=rows >= 0,
+            dropout=partial(drop, share=self.dropout, generator=dropout) if is_dropping else keep,
+        )
+        weighted = (self.get_buffer("weight") * encoded).unsqueeze(-1)
+
+        def scores(_levels: Sequence[int], nodes: Tensor) -> Tensor:
+            vectors = read("node_table", nodes)  # (levels, requests, columns, width)
+            return (vectors @ weighted).squeeze(-1)
+
+        return scores
+
+
+def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
+    """A fresh tower of the estimator's sizes, over the history that the model reads."""
+    sizes = config.estimator
+    encoder = SequenceEncoder(
+        sizes.width, history_length=config.model.history_length, layers=sizes.layers, heads=sizes.heads
+    )
+    return Tower(tree, encoder, dropout=sizes.dropout, generator=generator)
+
+
+def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
+    """What makes a fresh tower of the sizes of stored arrays, named as in `tower_arrays`; heads are in the settings.
+
+    ArtefactError where arrays are missing, and, once it makes one, where the heads do not share the width.
+    """
+    positions = arrays.get("encoder.positions")
+    if positions is None or positions.ndim != 2:
+        raise ArtefactError(
+            "Expected the positions of the tower's encoder as (history length, width), they are "
+            f"{'missing' if positions is None else positions.shape}. Save or download the model again."
+        )
+    history_length, width = positions.shape
+    layers = len({name.split(".")[2] for name in arrays if name.startswith("encoder.layers.")})
+
+    def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
+        try:
+            encoder = SequenceEncoder(width, history_length=history_length, layers=layers, heads=config.estimator.heads)
+        except InputError as fault:
+            raise ArtefactError(f"{fault} Give the estimator.heads that the model was learned with.") from fault
+        return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator)
+
+    return make
+
+
+def tower_arrays(sasrec: SasRec, tree: ItemTree, *, inner: Float32Array, weight: float = 1.0) -> dict[str, AnyArray]:
+    """The arrays of a tower, by name within the part, that scores leaves as a trained SASRec scores items.
+
+    inner: (nodes above the leaves, width), rows level by level. Vacant leaves have zero rows. InputError where the
+    sizes do not fit.
+    """
+    items = sasrec.item_vectors()
+    num_inner, width = int(tree.level_offsets[tree.height]), items.shape[1]
+    if inner.shape != (num_inner, width) or len(items) != tree.num_items:
+        raise InputError(
+            f"Expected vectors {(num_inner, width)} of the inner nodes and {tree.num_items} items for this tree, got "
+            f"{inner.shape} and {len(items)}. Give an estimator and vectors for the items of the tree."
+        )
+    node_table = np.zeros((tree.num_nodes, width), dtype=np.float32)
+    node_table[:num_inner] = inner
+    node_table[num_inner + tree.leaf_of_item] = items
+    encoder = {f"encoder.{name}": tensor.cpu().numpy().copy() for name, tensor in sasrec.encoder.state_dict().items()}
+    return {"node_table": node_table, "weight": np.array(weight, dtype=np.float32), **encoder}
+
+
+def _leaf_rows(tree: ItemTree, items: Int32Array) -> Int64Array:
+    """Rows of a table over all nodes for items (...), -1 stays -1."""
+    leaves = tree.item_ancestors(items, tree.height)
+    return np.where(leaves >= 0, leaves + tree.level_offsets[tree.height], NOTHING)

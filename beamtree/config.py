@@ -126,13 +126,13 @@ class ModelSettings(_Section):
         description="lengths of the time windows, oldest first; they add up to the history",
     )
     attention_hidden: int = Field(16, ge=1, le=512, description="width of the attention unit")
+    layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
+        (64, 32, 16), min_length=3, max_length=3, description="hidden widths"
+    )
     attention_levels: int | None = Field(
         None,
         ge=1,
         description="the attention network scores the last so many levels, 1: the leaves; default: all of them",
-    )
-    layers: tuple[Annotated[int, Field(ge=1, le=4096)], ...] = Field(
-        (64, 32, 16), min_length=3, max_length=3, description="hidden widths"
     )
     normalisation: Literal["none", "layer", "batch"] = Field(
         "none", description="between each hidden layer and its activation"
@@ -154,6 +154,11 @@ class ModelSettings(_Section):
     def history_length(self) -> int:
         """How many of the latest items are read."""
         return sum(self.windows)
+
+    def attention_range(self, height: int) -> range:
+        """The levels of a tree of this height that the attention network scores, the leaves always among them."""
+        first = 0 if self.attention_levels is None else max(0, height + 1 - self.attention_levels)
+        return range(first, height + 1)
 
 
 class MemorySettings(_Section):

@@ -7,8 +7,9 @@ from onnx import TensorProto
 
 from beamtree.config import ModelSettings
 from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.history_graph import latest_items
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
-from beamtree.tree.item_tree import VACANT, ItemTree
+from beamtree.tree.item_tree import ItemTree
 
 
 class AttentionGraph:
@@ -28,12 +29,8 @@ class AttentionGraph:
 
     def read_history(self, history: str) -> None:
         """Look at a history (entries,) of items, oldest first, -1 for none; the latest of them are read."""
-        graph, length = self._graph, self._settings.history_length
-        padding = graph.constant("padding", np.full(length, VACANT, dtype=np.int64))
-        padded = graph.apply("Concat", padding, history, axis=0)
-        history = graph.apply("Slice", padded, graph.integers(-length), graph.integers(2**31))
-        items = graph.apply("Max", history, graph.integers(0))
-        present = graph.apply("GreaterOrEqual", history, graph.integers(0))
+        graph = self._graph
+        items, present = latest_items(graph, history, length=self._settings.history_length)
         column = graph.apply("Unsqueeze", present, graph.integers(1))
         self._present = graph.apply("Cast", column, to=TensorProto.FLOAT)
         if self._settings.history_table == "separate":
@@ -120,9 +117,7 @@ class AttentionGraph:
         return self._rows("node_table", graph.apply("Add", ancestors, self._offset(level)))
 
     def _rows(self, table: str, rows: str) -> str:
-        graph, array = self._graph, self._weights[table]
-        vectors = graph.apply("Gather", graph.constant(table, array), rows)
-        return vectors if array.dtype == np.float32 else graph.apply("Cast", vectors, to=TensorProto.FLOAT)
+        return self._graph.rows(table, self._weights[table], rows)
 
     def _offset(self, level: int) -> str:
         return self._graph.integers(int(self._tree.level_offsets[level]))

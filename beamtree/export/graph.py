@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, NodeProto, ValueInfoProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 AnyArray = npt.NDArray[Any]
 
@@ -32,6 +32,11 @@ class GraphBuilder:
     def integers(self, *values: int) -> str:
         """A small flat int64 constant, such as a shape or axes."""
         return self.constant("integers_" + "_".join(str(value) for value in values), np.array(values, dtype=np.int64))
+
+    def rows(self, name: str, table: AnyArray, rows: str) -> str:
+        """Rows (..., size) of a named table for numbers (...), float32 whatever the table is stored in."""
+        vectors = self.apply("Gather", self.constant(name, table), rows)
+        return vectors if table.dtype == np.float32 else self.apply("Cast", vectors, to=TensorProto.FLOAT)
 
     def apply(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """The only output of an operator, numbered where it is given no name."""

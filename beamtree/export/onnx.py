@@ -18,11 +18,14 @@ from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.export.onnx_file import EMBED_LIMIT, OnnxFiles, write_onnx
 from beamtree.export.search_graph import SearchPlan, add_search
 from beamtree.model.memory import Memory
-from beamtree.retrieval.scorers import KERNEL_PARTS, unknown_parts
+from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.tree.item_tree import VACANT
 
 OPSET = 17
 IR_VERSION = 8
+
+GRAPH_PARTS = frozenset({"attention", "memory", "tower"})
+"""The parts of a score that there are operators for."""
 
 
 def export_onnx(
@@ -44,18 +47,19 @@ def export_onnx(
     width = artefact.config.retrieval.beam_width if beam_width is None else beam_width
     if k < 1 or width < 1:
         raise InputError(f"Expected k and a beam of at least 1, got k {k} and a beam of {width}.")
-    unknown = unknown_parts(artefact.weights)
+    unknown = sorted(arrays_by_part(artefact.weights).keys() - GRAPH_PARTS)
     if unknown:
         raise InputError(
-            f"Expected a score of {' and '.join(sorted(KERNEL_PARTS))}, which the graph knows, got "
-            f"{', '.join(unknown)} beside them: the file would rank without. Fit without them, or search in Python."
+            f"Expected a score of {', '.join(sorted(GRAPH_PARTS))}, which the graph knows, got {', '.join(unknown)} "
+            "beside them: the file would rank without. Fit without them, or search in Python."
         )
-    attention, memory = artefact.part("attention"), artefact.part("memory")
+    memory = artefact.part("memory")
     plan = SearchPlan(
-        attention or None,
+        artefact.part("attention") or None,
+        artefact.part("tower") or None,
         Memory.from_arrays(memory) if memory else None,
         artefact.tree,
-        settings=artefact.config.model,
+        config=artefact.config,
         k=k,
         beam_width=width,
     )
@@ -106,6 +110,6 @@ def _facts(artefact: Artefact, plan: SearchPlan) -> dict[str, str]:
         "beamtree_model": artefact.version,
         "k": str(plan.k),
         "beam_width": str(plan.width),
-        "history_length": str(plan.settings.history_length),
+        "history_length": str(artefact.config.model.history_length),
         "num_items": str(plan.tree.num_items),
     }

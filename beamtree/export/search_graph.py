@@ -7,14 +7,16 @@ Candidates always stand in rising order, so that TopK, which prefers the lower i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from beamtree.config import ModelSettings
+from beamtree.config import Config
 from beamtree.export.attention_graph import AttentionGraph
 from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.export.memory_graph import MemoryGraph
+from beamtree.export.tower_graph import TowerGraph
 from beamtree.model.memory import Memory
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.tree.item_tree import VACANT, ItemTree
@@ -28,9 +30,10 @@ class SearchPlan:
     """What is fixed when a search is exported: the model, its tree, how many items, and how wide a beam."""
 
     attention: Mapping[str, AnyArray] | None
+    tower: Mapping[str, AnyArray] | None
     memory: Memory | None
     tree: ItemTree
-    settings: ModelSettings
+    config: Config
     k: int
     beam_width: int
 
@@ -98,16 +101,23 @@ class _Search:
         self._graph = graph
         self._plan = plan
         self._tree = plan.tree
-        self._parts: list[AttentionGraph | MemoryGraph] = []
+        model, heads = plan.config.model, plan.config.estimator.heads
+        everywhere = range(plan.tree.height + 1)
+        self._parts: list[tuple[AttentionGraph | TowerGraph | MemoryGraph, range]] = []
         if plan.attention is not None:
-            self._parts.append(AttentionGraph(graph, plan.attention, tree=plan.tree, settings=plan.settings))
+            attention = AttentionGraph(graph, plan.attention, tree=plan.tree, settings=model)
+            self._parts.append((attention, model.attention_range(plan.tree.height)))
+        if plan.tower is not None:
+            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree, heads=heads), everywhere))
         if plan.memory is not None:
-            self._parts.append(MemoryGraph(graph, plan.memory, tree=plan.tree))
+            self._parts.append((MemoryGraph(graph, plan.memory, tree=plan.tree), everywhere))
 
     def run(self, history: str) -> tuple[str, str]:
         graph, plan, tree = self._graph, self._plan, self._tree
-        for part in self._parts:
-            part.read_history(history)
+        is_item = graph.apply("GreaterOrEqual", history, graph.integers(0))
+        known = graph.apply("Compress", history, is_item, axis=0)
+        for part, _ in self._parts:
+            part.read_history(known)
         level = plan.first_level
         occupied = np.flatnonzero(tree.occupied(level))
         nodes, count = graph.constant("first_nodes", occupied), occupied.size
@@ -126,10 +136,12 @@ class _Search:
         return self._best_items(nodes, scores, count=count)
 
     def _score(self, nodes: str, level: int) -> str:
-        first, *rest = (part.score(nodes, level) for part in self._parts)
-        for scores in rest:
-            first = self._graph.apply("Add", first, scores)
-        return first
+        """The sum (n,) of the parts that score this level, 0 where there is none."""
+        graph = self._graph
+        found = [part.score(nodes, level) for part, levels in self._parts if level in levels]
+        if not found:
+            return graph.apply("Cast", graph.apply("Mul", nodes, graph.integers(0)), to=TensorProto.FLOAT)
+        return reduce(lambda total, scores: graph.apply("Add", total, scores), found)
 
     def _children(self, nodes: str, level: int) -> tuple[str, str]:
         """Children (nodes * branching,) of rising nodes, rising, and which of them exist ("" where all do)."""

@@ -140,8 +140,7 @@ class Attention(Part):
 
 
 def make_attention(tree: ItemTree, config: Config, generator: torch.Generator) -> Attention:
-    """A fresh attention network of the sizes that the settings name, on the levels that they name."""
+    """A fresh attention network of the sizes that the settings name."""
     attention = Attention(config.model, tree, generator=generator)
-    if config.model.attention_levels is not None:
-        attention.levels = range(max(tree.height + 1 - config.model.attention_levels, 0), tree.height + 1)
+    attention.levels = None if config.model.attention_levels is None else config.model.attention_range(tree.height)
     return attention

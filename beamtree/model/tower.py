@@ -17,7 +17,7 @@ from beamtree.data.requests import Requests
 from beamtree.errors import ArtefactError, InputError
 from beamtree.model.layers import drop
 from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
-from beamtree.model.sequence_encoder import SasRec, SequenceEncoder, initialise, keep
+from beamtree.model.sequence_encoder import Dropout, SasRec, SequenceEncoder, initialise, keep
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -48,12 +48,10 @@ class Tower(Part):
         """Encode the latest items of each history, once for all levels."""
         items = requests.histories.latest(self.encoder.history_length)
         rows = torch.from_numpy(_leaf_rows(self.tree, items)).to(self.device)
-        is_dropping = dropout is not None and self.dropout > 0.0
-        encoded = self.encoder.expectation(
-            read("node_table", rows),
-            present=rows >= 0,
-            dropout=partial(drop, share=self.dropout, generator=dropout) if is_dropping else keep,
-        )
+        dropped: Dropout = keep
+        if dropout is not None and self.dropout > 0.0:
+            dropped = partial(drop, share=self.dropout, generator=dropout)
+        encoded = self.encoder.expectation(read("node_table", rows), present=rows >= 0, dropout=dropped)
         weighted = (self.get_buffer("weight") * encoded).unsqueeze(-1)
 
         def scores(_levels: Sequence[int], nodes: Tensor) -> Tensor:

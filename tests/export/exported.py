@@ -1,5 +1,6 @@
 """Random models, and their search in ONNX Runtime beside the engine's."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.result import SearchResult
 from beamtree.retrieval.scorers import build_scorer
+from beamtree.scorer import Scorer
 from beamtree.tree.item_tree import ItemTree
 from tests.small import Arrays, small_config, stirred_model, weights_of
 
 Int32Array = npt.NDArray[np.int32]
 TIE = 1e-5
+MakeScorer = Callable[..., Scorer]
 
 
 def random_artefact(settings: ModelSettings, tree: ItemTree, *, seed: int, text_ids: bool = False) -> Artefact:
@@ -58,8 +61,11 @@ def run(path: Path, histories: npt.NDArray[Any], lengths: npt.ArrayLike | None =
     return dict(zip((output.name for output in session.get_outputs()), outputs, strict=True))
 
 
-def search(artefact: Artefact, histories: Int32Array, *, k: int, beam_width: int) -> SearchResult:
-    scorer = build_scorer(artefact.weights, artefact.tree, config=artefact.config)
+def search(
+    artefact: Artefact, histories: Int32Array, *, k: int, beam_width: int, make_scorer: MakeScorer = build_scorer
+) -> SearchResult:
+    """make_scorer: build_torch_scorer is the judge of what is computed otherwise elsewhere."""
+    scorer = make_scorer(artefact.weights, artefact.tree, config=artefact.config)
     requests = Requests(Histories.of_rows(histories))
     return Engine(scorer, artefact.tree).search(requests, k=k, beam_width=beam_width)
 

@@ -205,6 +205,6 @@ def test_counted_memory_is_searched_as_the_engine_does(
 def test_a_part_that_the_graph_does_not_know_is_refused_instead_of_left_out(tmp_path: Path) -> None:
     artefact = random_artefact(model_settings(), random_tree(9, branching=2, seed=0), seed=0)
     artefact = replace(artefact, weights={**artefact.weights, "bias/table": np.zeros((3, 1), dtype=np.float32)})
-    with pytest.raises(InputError, match="attention and memory, which the graph knows, got bias beside them"):
+    with pytest.raises(InputError, match="attention, memory, tower, which the graph knows, got bias beside them"):
         export_onnx(artefact, tmp_path / "model.onnx", k=5)
     assert not list(tmp_path.iterdir())

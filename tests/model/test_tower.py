@@ -32,7 +32,7 @@ def sasrec(num_items: int, *, history_length: int = 5, **changes: Any) -> SasRec
     model = SasRec(settings, num_items=num_items, history_length=history_length, generator=generator)
     with torch.no_grad():
         for tensor in model.parameters():
-            tensor += 0.3 * torch.randn(tensor.shape, generator=generator)
+            tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.3)
     return model.eval()
 
 
@@ -178,8 +178,8 @@ def test_dropout_is_drawn_from_the_step_alone() -> None:
     assert loss == ring_learner(dropout=0.5).gradients(batch, step=1).loss
     assert loss != ring_learner(dropout=0.0).gradients(batch, step=1).loss
     requests = Requests(Histories.of_lists([[1, 2]]))
-    found = [Engine(TorchScorer(learner.score), ring_tree()).scan(requests, k=8).scores for _ in range(2)]
-    np.testing.assert_array_equal(*found)
+    first, again = (Engine(TorchScorer(learner.score), ring_tree()).scan(requests, k=8).scores for _ in range(2))
+    np.testing.assert_array_equal(first, again)
 
 
 def test_requests_that_are_prepared_together_score_as_each_alone() -> None:

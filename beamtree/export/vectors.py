@@ -3,7 +3,9 @@
 nodes.parquet    level, node, item_id (leaves that carry an item), vector; one row for each node, level by level
 items.parquet    item_id, level, node, vector (its leaf's), one row for each dense item; history_vector where the model
                  reads histories from a table of their own
-nodes.npy, items.npy, item_histories.npy               those vectors, float32 (rows, size)
+                 Both have the attention network's vectors as vector and the tower's as tower_vector, where the model
+                 has these parts.
+nodes.npy, items.npy, item_histories.npy, tower_nodes.npy, tower_items.npy    those vectors, float32 (rows, size)
 node_levels.npy, node_numbers.npy, node_items.npy      level, node, dense item (-1: none) of each row of nodes.npy
 item_ids.npy, item_leaves.npy                          raw id and leaf of each row of items.npy
 """
@@ -46,25 +48,26 @@ def export_vectors(artefact: Artefact, directory: Path) -> list[Path]:
 
 
 def _arrays(artefact: Artefact) -> dict[str, AnyArray]:
-    tree, weights = artefact.tree, artefact.part("attention")
-    if not weights:
+    tree, attention, tower = artefact.tree, artefact.part("attention"), artefact.part("tower")
+    if not attention and not tower:
         raise InputError(
-            "This model has no vectors: its score is counted memory alone. Fit one with attention (a preset other than "
-            "instant), or ask this one for similar items."
+            "This model has no vectors: its score is counted memory alone. Fit one with attention or a tower (a preset "
+            "other than instant), or ask this one for similar items."
         )
-    nodes = np.asarray(weights["node_table"], dtype=np.float32)
     levels = np.repeat(np.arange(tree.height + 1, dtype=np.int32), tree.level_sizes)
-    arrays = {
-        "nodes": nodes,
+    arrays: dict[str, AnyArray] = {
         "node_levels": levels,
         "node_numbers": np.arange(tree.num_nodes) - tree.level_offsets[levels],
         "node_items": _items_of_nodes(tree),
-        "items": nodes[tree.level_offsets[tree.height] + tree.leaf_of_item],
         "item_ids": _plain(artefact.items.ids),
         "item_leaves": tree.leaf_of_item,
     }
-    if "item_table" in weights:
-        arrays["item_histories"] = np.asarray(weights["item_table"], dtype=np.float32)
+    for prefix, weights in (("", attention), ("tower_", tower)):
+        if weights:
+            arrays[f"{prefix}nodes"] = np.asarray(weights["node_table"], dtype=np.float32)
+            arrays[f"{prefix}items"] = arrays[f"{prefix}nodes"][tree.level_offsets[tree.height] + tree.leaf_of_item]
+    if "item_table" in attention:
+        arrays["item_histories"] = np.asarray(attention["item_table"], dtype=np.float32)
     return arrays
 
 
@@ -84,23 +87,25 @@ def _node_table(arrays: Mapping[str, AnyArray], artefact: Artefact) -> pl.DataFr
             "level": arrays["node_levels"],
             "node": arrays["node_numbers"],
             "item_id": artefact.items.decode(arrays["node_items"]),
-            "vector": arrays["nodes"],
+            **_columns(arrays, nodes="vector", tower_nodes="tower_vector"),
         }
     )
 
 
 def _item_table(arrays: Mapping[str, AnyArray], artefact: Artefact) -> pl.DataFrame:
-    table = pl.DataFrame(
+    return pl.DataFrame(
         {
             "item_id": artefact.items.ids,
             "level": np.full(artefact.tree.num_items, artefact.tree.height, dtype=np.int32),
             "node": arrays["item_leaves"].astype(np.int64),
-            "vector": arrays["items"],
+            **_columns(arrays, items="vector", item_histories="history_vector", tower_items="tower_vector"),
         }
     )
-    if "item_histories" in arrays:
-        table = table.with_columns(history_vector=pl.Series(arrays["item_histories"]))
-    return table
+
+
+def _columns(arrays: Mapping[str, AnyArray], **names: str) -> dict[str, AnyArray]:
+    """Those of some arrays that the model has, by the name of their column."""
+    return {column: arrays[name] for name, column in names.items() if name in arrays}
 
 
 def _array_writer(array: AnyArray) -> Callable[[Path], None]:

@@ -57,9 +57,28 @@ def test_a_table_of_its_own_for_histories(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "item_histories.npy"), artefact.weights["attention/item_table"])
 
 
+def test_a_tower_has_vectors_beside_those_of_attention_or_alone(tmp_path: Path) -> None:
+    artefact = random_artefact(model_settings(), TREE, seed=0)
+    table = np.arange(21, dtype=np.float32).reshape(7, 3)
+    both = replace(artefact, weights={**artefact.weights, "tower/node_table": table})
+    for model, columns in (
+        (both, ["vector", "tower_vector"]),
+        (replace(both, weights={"tower/node_table": table}), ["tower_vector"]),
+    ):
+        folder = tmp_path / str(len(columns))
+        assert sorted(export_vectors(model, folder)) == sorted(folder.iterdir())
+        nodes, items = (pl.read_parquet(folder / f"{name}.parquet") for name in ("nodes", "items"))
+        assert nodes.columns == ["level", "node", "item_id", *columns]
+        assert items.columns == ["item_id", "level", "node", *columns]
+        np.testing.assert_array_equal(nodes["tower_vector"].to_numpy(), table)
+        np.testing.assert_array_equal(items["tower_vector"].to_numpy(), table[[5, 6, 3]])
+        np.testing.assert_array_equal(np.load(folder / "tower_nodes.npy"), table)
+        np.testing.assert_array_equal(np.load(folder / "tower_items.npy"), table[[5, 6, 3]])
+
+
 def test_a_model_without_vectors_says_what_to_do(tmp_path: Path) -> None:
     artefact = random_artefact(model_settings(), TREE, seed=0)
-    with pytest.raises(InputError, match=r"counted memory alone\. Fit one with attention"):
+    with pytest.raises(InputError, match=r"counted memory alone\. Fit one with attention or a tower"):
         export_vectors(replace(artefact, weights={}), tmp_path)
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from beamtree.config import EstimatorSettings
+from beamtree.errors import InputError
 from beamtree.model import sequence_encoder as module
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.sequence_encoder import SasRec, SequenceEncoder
 from beamtree.model.softmax_loss import sampled_softmax_loss
 
 UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
@@ -45,6 +46,31 @@ def test_padding_is_never_looked_at() -> None:
         model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN), learned
     )
     assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
+
+
+def test_the_encoder_reads_any_vectors_and_never_those_that_are_absent() -> None:
+    encoder = estimator().encoder
+    vectors, present = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True], [False] * 4])
+    found = encoder.expectation(vectors, present=present)
+    alone = encoder.expectation(vectors[:1, 2:], present=present[:1, 2:])
+    torch.testing.assert_close(found[:1], alone)
+    nothing = encoder.expectation(torch.zeros(1, 1, 8), present=torch.zeros(1, 1, dtype=torch.bool))
+    torch.testing.assert_close(found[1:], nothing)
+
+
+def test_names_of_stored_numbers() -> None:
+    """Kernels and the ONNX graph read them by these names."""
+    model = estimator(layers=1)
+    block = ["attention_norm", "queries_keys_values", "merge", "network_norm", "widen", "narrow"]
+    names = ["positions", *(f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias"))]
+    names += ["final_norm.weight", "final_norm.bias"]
+    assert list(model.encoder.state_dict()) == names
+    assert list(model.state_dict()) == ["items", *(f"encoder.{name}" for name in names)]
+
+
+def test_heads_must_share_the_width() -> None:
+    with pytest.raises(InputError, match="share the width of 8 evenly, got 3"):
+        SequenceEncoder(8, history_length=4, layers=1, heads=3)
 
 
 def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:

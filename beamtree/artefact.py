@@ -51,6 +51,7 @@ class Artefact:
         open_settings = [
             name
             for name, value in (
+                ("data.min_held_out", self.config.data.min_held_out),
                 ("data.shuffle_ties", self.config.data.shuffle_ties),
                 ("retrieval.exclude_seen", self.config.retrieval.exclude_seen),
             )
@@ -58,7 +59,7 @@ class Artefact:
         ]
         if open_settings:
             raise SettingsError(
-                f"A model says true or false to {' and '.join(open_settings)}, got nothing: let the log decide with "
+                f"A model needs a value for {' and '.join(open_settings)}, got none: let the log decide with "
                 "prepare_log, or set them."
             )
 

@@ -57,7 +57,13 @@ class LogSettings(_Section):
 class DataSettings(_Section):
     """What of the log is used, and for what."""
 
-    min_interactions: int = Field(15, ge=2, description="users with fewer interactions are dropped")
+    min_interactions: int = Field(2, ge=2, description="users with fewer interactions are dropped")
+    min_held_out: int | None = Field(
+        None,
+        ge=1,
+        description="users with fewer interactions are learned from, but never held out; default: 15, or what the 100 "
+        "longest users have where fewer than 100 have 15",
+    )
     holdout: Literal["users", "last", "time", "none"] = Field(
         "users", description="held-out users; everyone's last item; everything after a moment; nothing"
     )
@@ -73,6 +79,16 @@ class DataSettings(_Section):
         description="shuffle rows that share user and time, by the split's seed; default: where they are sorted by "
         "item, unless protocol is 'paper'",
     )
+
+    @property
+    def decided_min_held_out(self) -> int:
+        """What a fit decided, or was told; SettingsError where nobody has decided yet."""
+        if self.min_held_out is None:
+            raise SettingsError(
+                "Expected data.min_held_out to be a number of interactions, but it is still to be decided by a log: "
+                "fit with DeepTreeRetriever, prepare the log with prepare_log, or set it."
+            )
+        return self.min_held_out
 
     def contradictions(self) -> list[str]:
         """Holding out more than everything, or a protocol that knows only one kind of holdout."""
@@ -447,7 +463,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {"training": {"most_instances": 150_000, "validations": 3}},
     "default": {},
     "paper": {
-        "data": {"protocol": "paper"},
+        "data": {"min_interactions": 15, "protocol": "paper"},
         "tree": {"order": "category", "assignment": "residents", "moved_rows": "stay"},
         "model": {
             "parts": ["attention"],
@@ -485,7 +501,7 @@ _BEFORE_RECORDED = {
     "model": {"first_vectors": "random", "parts": ["attention"]},
     "estimator": {"first_vectors": "random"},
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
-    "data": {"shuffle_ties": False},
+    "data": {"shuffle_ties": False, "min_held_out": 1},
     "retrieval": {"exclude_seen": True},
 }
 

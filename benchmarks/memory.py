@@ -89,7 +89,7 @@ def run(
     """The peak of each stage in MB."""
     config = Config.preset(
         "paper",
-        data={"protocol": "clean", "shuffle_ties": False},
+        data={"protocol": "clean", "min_held_out": 2, "shuffle_ties": False},
         retrieval={"exclude_seen": True},
         tree={"order": order},
         model={"normalisation": normalisation},

@@ -49,13 +49,13 @@ def main() -> None:
 
 def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, dropout: float) -> dict[str, Any]:
     """Fit one variant; its settings, what it saw, how long it took, and its metrics."""
-    base = Config.preset("small", training={"seed": arguments.seed})
+    base = Config.preset("small", data={"min_held_out": 15}, training={"seed": arguments.seed})
     split = split_dataset(dataset, config=base)
     spans = split.train
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
         "small",
-        data={"shuffle_ties": False},
+        data={"min_held_out": 15, "shuffle_ties": False},
         retrieval={"exclude_seen": True},
         model={
             "normalisation": normalisation,

@@ -36,7 +36,7 @@ def random_artefact(num_items: int, *, seed: int = 0) -> Artefact:
     """An untrained model of the paper's sizes."""
     config = Config.preset(
         "paper",
-        data={"shuffle_ties": False},
+        data={"min_held_out": 15, "shuffle_ties": False},
         model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"},
         retrieval={"exclude_seen": True},
     )

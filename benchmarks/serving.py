@@ -55,7 +55,7 @@ def random_model(num_items: int, *, seed: int = 0) -> Artefact:
     generator = np.random.default_rng(seed)
     config = Config.preset(
         "paper",
-        data={"shuffle_ties": False},
+        data={"min_held_out": 15, "shuffle_ties": False},
         model={"normalisation": "none", "dropout": 0.0},
         retrieval={"exclude_seen": True},
     )

@@ -46,6 +46,7 @@ def test_presets_differ_where_they_should() -> None:
     assert (paper.training.learning_rate, paper.training.weight_decay) == (1e-3, 1e-2)
     assert (paper.training.warmup_steps, paper.training.decay, paper.training.negatives) == (5000, "exponential", 70)
     assert (paper.data.protocol, paper.tree.order) == ("paper", "category")
+    assert (paper.data.min_interactions, Config().data.min_interactions) == (15, 2)
     assert (paper.tree.assignment, paper.tree.moved_rows) == ("residents", "stay")
     assert (paper.training.batch_size, paper.training.epochs, paper.training.optimiser) == (100, 1000.0, "adam")
     assert (paper.estimator.width, paper.estimator.layers, paper.estimator.heads) == (24, 4, 2)
@@ -112,10 +113,13 @@ def test_unknown_keys_and_sections_come_with_the_nearest_name() -> None:
 
 def test_what_a_log_decides_is_open_until_then_and_recorded_as_it_was() -> None:
     config = Config()
-    assert (config.data.shuffle_ties, config.retrieval.exclude_seen) == (None, None)
+    assert (config.data.min_held_out, config.data.shuffle_ties, config.retrieval.exclude_seen) == (None, None, None)
     with pytest.raises(SettingsError, match="still to be decided by a log"):
         _ = config.retrieval.excludes_seen
+    with pytest.raises(SettingsError, match="still to be decided by a log"):
+        _ = config.data.decided_min_held_out
     recorded = Config.recorded({})
+    assert recorded.data.decided_min_held_out == 1
     assert (recorded.data.shuffle_ties, recorded.retrieval.excludes_seen) == (False, True)
 
 

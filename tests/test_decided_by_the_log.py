@@ -20,7 +20,7 @@ from tests.small import small_config, two_group_log
 
 
 def undecided(**sections: dict[str, Any]) -> Config:
-    data = {"min_interactions": 2, "shuffle_ties": None} | sections.pop("data", {})
+    data = {"min_interactions": 2, "min_held_out": None, "shuffle_ties": None} | sections.pop("data", {})
     return small_config(data=data, retrieval={"beam_width": 8, "exclude_seen": None}, **sections)
 
 
@@ -139,7 +139,7 @@ def test_a_model_of_format_1_excludes_what_was_seen_and_shuffles_nothing() -> No
 def test_a_model_with_open_settings_is_refused(fitted: DeepTreeRetriever) -> None:
     artefact = fitted.recommender.artefact
     fields = {name: getattr(artefact, name) for name in artefact.__dataclass_fields__}
-    with pytest.raises(SettingsError, match=r"data\.shuffle_ties and retrieval\.exclude_seen"):
+    with pytest.raises(SettingsError, match=r"data\.min_held_out and data\.shuffle_ties and retrieval\.exclude_seen"):
         Artefact(**fields | {"config": undecided()})
 
 

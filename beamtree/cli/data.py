@@ -169,6 +169,9 @@ def _summary_table(found: LogDescription) -> Table:
     ):
         label = f"{name} kept by {found.min_interactions}+ interactions"
         table.add_row(label, f"{some:,} ({some / all_of_them:.1%})")
+    if kept is not None:
+        table.add_row(f"users to hold out from, {kept.long_history}+ interactions", f"{kept.long_users:,}")
+        table.add_row("users that are only learned from", f"{kept.users - kept.long_users:,}")
     return table
 
 

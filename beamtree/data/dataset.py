@@ -18,7 +18,7 @@ from beamtree.errors import DataError, SettingsError
 
 Catalogue = Literal["log", "items"]
 Times = npt.NDArray[np.int64] | npt.NDArray[np.float64]
-DEFAULT_MIN_INTERACTIONS: Final = 15
+DEFAULT_MIN_INTERACTIONS: Final = 2
 
 
 @dataclass(frozen=True)

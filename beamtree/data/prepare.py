@@ -1,6 +1,7 @@
-"""From a log as it was read to a data set, with what its profile decides: may seen items be shown, are ties shuffled.
+"""From a log as it was read to a data set, with what its profile decides.
 
-Both are settings that a person may set; left open, they follow from the log, once, before anything is split or
+Which users are long enough to be held out, whether seen items may be recommended, whether tied rows are shuffled: all
+three are settings that a person may set; left open, they follow from the log, once, before anything is split or
 learned, and the settings that a model keeps say what was decided.
 """
 
@@ -12,7 +13,7 @@ import polars as pl
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
-from beamtree.data.profile import LogProfile, measure_log
+from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
 from beamtree.data.ties import settle_ties
 
 WORTH_A_SENTENCE: Final = 0.001
@@ -60,6 +61,8 @@ def decide(config: Config, profile: LogProfile) -> Config:
     retrieval, data = config.retrieval, config.data
     if retrieval.exclude_seen is None:
         retrieval = retrieval.model_copy(update={"exclude_seen": not profile.people_repeat})
+    if data.min_held_out is None:
+        data = data.model_copy(update={"min_held_out": profile.long_history})
     if data.shuffle_ties is None:
         is_leak = profile.ties_are_sorted and data.protocol != "paper"
         data = data.model_copy(update={"shuffle_ties": is_leak})
@@ -68,7 +71,25 @@ def decide(config: Config, profile: LogProfile) -> Config:
 
 def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
     """What was decided and why, in sentences; config: one in which nothing is open."""
-    return [explain_seen_items(profile, config=config), *_explain_ties(profile, config=config)]
+    return [
+        *_explain_held_out(profile, config=config),
+        explain_seen_items(profile, config=config),
+        *_explain_ties(profile, config=config),
+    ]
+
+
+def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:
+    """Who is long enough to be held out, why, and how to overrule it; nothing where everybody or nobody is."""
+    asked, shortest = config.data.decided_min_held_out, profile.shortest_history
+    enough, by_itself = max(asked, shortest), max(profile.long_history, shortest)
+    if config.data.holdout == "none" or enough == by_itself == shortest:
+        return []
+    if enough != by_itself:
+        return [f"only users with at least {asked} interactions can be held out, as data.min_held_out={asked} asks"]
+    long_users = f"{profile.long_users:,} of {profile.users:,} users have at least {profile.long_history} interactions"
+    if profile.long_history < LONG_HISTORY:
+        long_users = f"fewer than {FEWEST_LONG_USERS} users have {LONG_HISTORY} interactions, {long_users}"
+    return [f"{long_users}: only they can be held out, all are learned from; data.min_held_out=N overrules"]
 
 
 def explain_seen_items(profile: LogProfile, *, config: Config) -> str:

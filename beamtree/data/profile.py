@@ -8,7 +8,7 @@ import polars as pl
 
 from beamtree.data.parse import seconds_per_unit
 from beamtree.data.sequences import Sequences
-from beamtree.types import AnyArray
+from beamtree.types import AnyArray, Int64Array
 
 MANY_REPEATS: Final = 0.1
 """From this share on people are taken to repeat: leaving seen items out would put one label in ten out of reach.
@@ -22,6 +22,12 @@ SORTED_PAIRS: Final = 0.9
 FEWEST_TIED_PAIRS: Final = 20
 """Fewer pairs say nothing: of 20 in a random order, 18 rise or fall together once in 2,500 logs."""
 
+LONG_HISTORY: Final = 15
+"""Users with so many interactions are worth a question: seven of them are shown, eight are to be guessed."""
+
+FEWEST_LONG_USERS: Final = 100
+"""Shorter histories count as long where fewer users have a long one: of 100 users, 10 validate and 10 test."""
+
 
 @dataclass(frozen=True)
 class LogProfile:
@@ -32,6 +38,9 @@ class LogProfile:
     time with another one, so that only the order of the rows tells which came first. tied_pairs: neighbours among
     those; sorted_share: how many of them follow the item ids, rising or falling, whichever is more; 0 without pairs.
     has_dates: whether times are moments, and not numbers that only put the interactions in order.
+    long_history: interactions from which on a history counts as long: 15, or those of the user with the 100th longest
+    history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: how many
+    have so many.
     """
 
     users: int
@@ -46,6 +55,8 @@ class LogProfile:
     tied_pairs: int
     sorted_share: float
     has_dates: bool
+    long_history: int
+    long_users: int
 
     @property
     def people_repeat(self) -> bool:
@@ -81,6 +92,7 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
     tied = np.concatenate((pairs, [False])) | np.concatenate(([False], pairs))
     rising, falling = (int(np.count_nonzero(pairs & step)) for step in (np.diff(items) > 0, np.diff(items) < 0))
     num_pairs = int(np.count_nonzero(pairs))
+    long_history = _long_history(lengths)
     return LogProfile(
         users=len(sequences),
         items=num_items,
@@ -94,4 +106,12 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
         tied_pairs=num_pairs,
         sorted_share=max(rising, falling) / num_pairs if num_pairs else 0.0,
         has_dates=times is not None and seconds_per_unit(pl.Series(times)) is not None,
+        long_history=long_history,
+        long_users=int(np.count_nonzero(lengths >= long_history)),
     )
+
+
+def _long_history(lengths: Int64Array) -> int:
+    """LONG_HISTORY, or less where fewer than FEWEST_LONG_USERS reach it; lengths: (users,), at least one."""
+    place = max(0, len(lengths) - FEWEST_LONG_USERS)
+    return min(LONG_HISTORY, int(np.partition(lengths, place)[place]))

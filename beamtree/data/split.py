@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
+from beamtree.data.groups import at_least_one, check_shares, describe_users, find_long_users, group_sizes, sample_users
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.errors import DataError, SettingsError
 
@@ -20,6 +21,7 @@ Positions = npt.NDArray[np.int64]
 CLEAN_FIRST_TARGET: Final = 1
 PAPER_FIRST_TARGET: Final = 14
 PAPER_SHORTEST_HISTORY: Final = 15
+SHORTEST_WITH_TWO_LABELS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,19 +112,25 @@ def split_users(
     validation_share: float = 0.1,
     test_share: float = 0.1,
     protocol: Protocol = "clean",
+    min_held_out: int = 1,
 ) -> Split:
     """Hold out whole users: their first half is the history (and is trained on), their second half the labels.
 
+    min_held_out: users with fewer interactions are trained on whole; the shares are of the others, and which of these
+    are held out does not depend on how many shorter ones there are.
     protocol="clean": the first half is n // 2 items and the second interaction is the first target.
     protocol="paper": the first half is n // 2 + 1 items, held-out users whose first half has fewer than 15 items are
     skipped, and the 15th interaction is the first target.
-    SettingsError for impossible shares; DataError where there are too few users to hold any out.
+    SettingsError for impossible shares; DataError where there are too few users, or too few long ones, to hold out.
     """
     if protocol not in ("clean", "paper"):
         raise SettingsError(f"protocol is 'clean' or 'paper', got {protocol!r}.")
-    _check_shares(validation_share, test_share)
-    num_validation, num_test = _group_sizes(len(sequences), validation_share, test_share)
-    shuffled = np.random.default_rng(seed).permutation(len(sequences)).astype(np.int32)
+    check_shares(validation_share, test_share)
+    long_users = find_long_users(sequences, min_held_out=min_held_out)
+    num_validation, num_test = group_sizes(
+        len(long_users), validation_share, test_share, num_users=len(sequences), min_held_out=min_held_out
+    )
+    shuffled = long_users[np.random.default_rng(seed).permutation(len(long_users))]
     validation_users = np.sort(shuffled[:num_validation])
     test_users = np.sort(shuffled[num_validation : num_validation + num_test])
     extra, shortest = (1, PAPER_SHORTEST_HISTORY) if protocol == "paper" else (0, 1)
@@ -140,9 +148,10 @@ def split_users(
     validation, test = held_out_halves(validation_users), held_out_halves(test_users)
     first_target = PAPER_FIRST_TARGET if protocol == "paper" else CLEAN_FIRST_TARGET
     skipped = num_validation + num_test - len(validation) - len(test)
+    users_said = describe_users(len(sequences), len(long_users), min_held_out=min_held_out)
     description = (
-        f"{protocol} protocol, seed {seed}: of {len(sequences):,} users {len(validation):,} are held out for validation"
-        f" and {len(test):,} for test; history = first n // 2{' + 1' if extra else ''} items (trained on too),"
+        f"{protocol} protocol, seed {seed}: {users_said} {len(validation):,} are held out for validation and"
+        f" {len(test):,} for test; history = first n // 2{' + 1' if extra else ''} items (trained on too),"
         f" labels = the rest; first target = interaction {first_target + 1}"
         + (f"; {skipped:,} held-out users skipped as too short" if skipped else "")
     )
@@ -150,24 +159,29 @@ def split_users(
     return Split(train=train, validation=validation, test=test, first_target=first_target, description=description)
 
 
-def split_leave_last_out(sequences: Sequences, *, seed: int, evaluated_users: int | None = None) -> Split:
+def split_leave_last_out(
+    sequences: Sequences, *, seed: int, evaluated_users: int | None = None, min_held_out: int = 1
+) -> Split:
     """Hold out each user's last item for test and the one before it for validation; train on what precedes both.
 
-    Users with fewer than three interactions are trained on whole and not evaluated.
+    Users with fewer than `min_held_out` interactions, or fewer than three, are trained on whole and not evaluated.
     evaluated_users: evaluate on a seeded sample of this many users instead of all.
+    DataError where no user is long enough.
     """
-    users = _all_users(sequences)
-    long_enough = sequences.lengths >= 3
-    span_end = sequences.offsets[1:] - np.where(long_enough, 2, 0)
-    sampled = _sample(users[long_enough], size=evaluated_users, seed=seed)
+    min_held_out = max(min_held_out, SHORTEST_WITH_TWO_LABELS)
+    long_users = find_long_users(sequences, min_held_out=min_held_out)
+    span_end = sequences.offsets[1:].copy()
+    span_end[long_users] -= 2
+    sampled = sample_users(long_users, size=evaluated_users, seed=seed)
     start, end = sequences.offsets[sampled], sequences.offsets[sampled + 1]
     validation = HeldOut(sampled, start, end - 2, end - 2, end - 1)
     test = HeldOut(sampled, start, end - 1, end - 1, end)
+    users_said = describe_users(len(sequences), len(long_users), min_held_out=min_held_out)
     description = (
-        f"leave-last-out, seed {seed}: last item = test label, the one before = validation label,"
-        f" for {len(sampled):,} of {len(sequences):,} users; first target = interaction {CLEAN_FIRST_TARGET + 1}"
+        f"leave-last-out, seed {seed}: {users_said} {len(sampled):,} are evaluated; last item = test label,"
+        f" the one before = validation label; first target = interaction {CLEAN_FIRST_TARGET + 1}"
     )
-    train = Spans(user=users, start=sequences.offsets[:-1].copy(), end=span_end)
+    train = Spans(user=_all_users(sequences), start=sequences.offsets[:-1].copy(), end=span_end)
     return Split(train, validation, test, CLEAN_FIRST_TARGET, description)
 
 
@@ -178,22 +192,25 @@ def split_by_time(
     validation_share: float = 0.1,
     test_share: float = 0.1,
     evaluated_users: int | None = None,
+    min_held_out: int = 1,
 ) -> Split:
     """Cut the whole log at two moments: train before the first, validate between them, test after the second.
 
     The moments leave about the given shares of all interactions after them; interactions of one moment stay together.
-    A user is evaluated when there is something on both sides of the cut.
+    A user is evaluated when there is something on both sides of the cut, and at least `min_held_out` interactions in
+    the whole log, counted as in the other splits; whatever any user did after a cut is not trained on.
     evaluated_users: evaluate on seeded samples of this many users instead of all.
-    DataError where the dataset carries no timestamps or a cut leaves a side empty.
+    DataError where the dataset carries no timestamps, no user is long enough, or a cut leaves a side empty.
     """
-    _check_shares(validation_share, test_share)
+    check_shares(validation_share, test_share)
     sequences, timestamps = dataset.sequences, dataset.timestamps
     if timestamps is None:
         raise DataError("A split by time needs timestamps, but this dataset carries none: prepare it from its log.")
+    long_users = find_long_users(sequences, min_held_out=min_held_out)
     size = len(timestamps)
     ordered = np.sort(timestamps)
-    after_second = _at_least_one(size, share=test_share)
-    after_first = after_second + _at_least_one(size, share=validation_share)
+    after_second = at_least_one(size, share=test_share)
+    after_first = after_second + at_least_one(size, share=validation_share)
     test_from = ordered[size - after_second] if test_share else np.inf
     validation_from = ordered[max(0, size - after_first)] if validation_share else test_from
     if not ordered[0] < validation_from or (validation_share and not validation_from < test_from):
@@ -207,16 +224,17 @@ def split_by_time(
     users = _all_users(sequences)
 
     def held_out_after(cut: Positions, until: Positions) -> HeldOut:
-        usable = users[(cut > start) & (until > cut)]
-        usable = _sample(usable, size=evaluated_users, seed=seed)
+        is_usable = (cut > start) & (until > cut)
+        usable = sample_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
         return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
 
     trained = first_cut > start
     train = Spans(user=users[trained], start=start[trained], end=first_cut[trained])
     validation, test = held_out_after(first_cut, second_cut), held_out_after(second_cut, end)
+    users_said = describe_users(len(train), len(long_users), min_held_out=min_held_out)
     description = (
-        f"by time, seed {seed}: train before {validation_from}, validation from there to {test_from} for"
-        f" {len(validation):,} users, test from there on for {len(test):,} users of {len(sequences):,};"
+        f"by time, seed {seed}: {users_said} {len(validation):,} are held out for validation and {len(test):,} for"
+        f" test; train before {validation_from}, validation from there to {test_from}, test from there on;"
         f" first target = interaction {CLEAN_FIRST_TARGET + 1}"
     )
     return Split(train, validation, test, CLEAN_FIRST_TARGET, description)
@@ -240,40 +258,6 @@ def _count_per_user(flags: npt.NDArray[np.bool_], offsets: Positions) -> Positio
     running = np.zeros(len(flags) + 1, dtype=np.int64)
     np.cumsum(flags, out=running[1:])
     return np.asarray(running[offsets[1:]] - running[offsets[:-1]])
-
-
-def _sample(users: npt.NDArray[np.int32], *, size: int | None, seed: int) -> npt.NDArray[np.int32]:
-    if size is None or size >= len(users):
-        return users
-    if size < 1:
-        raise SettingsError(f"evaluated_users is 1 or more, got {size}.")
-    return np.sort(np.random.default_rng(seed).choice(users, size=size, replace=False))
-
-
-def _group_sizes(num_users: int, validation_share: float, test_share: float) -> tuple[int, int]:
-    """Users per held-out group: the rounded share, and at least one where the share is above zero.
-
-    DataError where nobody would be left.
-    """
-    sizes = [_at_least_one(num_users, share=share) for share in (validation_share, test_share)]
-    if sum(sizes) >= num_users:
-        raise DataError(
-            f"Holding out {sizes[0]} + {sizes[1]} of {num_users} users leaves nobody to train on: "
-            "give a larger log, or hold out nothing."
-        )
-    return sizes[0], sizes[1]
-
-
-def _at_least_one(size: int, *, share: float) -> int:
-    return max(1, round(size * share)) if share > 0 else 0
-
-
-def _check_shares(validation_share: float, test_share: float) -> None:
-    if not (0 <= validation_share < 1 and 0 <= test_share < 1 and validation_share + test_share < 1):
-        raise SettingsError(
-            "validation_share and test_share are at least 0 and together below 1, "
-            f"got {validation_share} and {test_share}."
-        )
 
 
 def _check_columns(table: Spans | HeldOut) -> None:

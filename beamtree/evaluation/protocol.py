@@ -16,21 +16,28 @@ CUTOFFS = (20, 40)
 
 
 def split_dataset(dataset: Dataset, *, config: Config) -> Split:
-    """Hold out what the settings say."""
+    """Hold out what the settings say; SettingsError where data.min_held_out is still to be decided by a log."""
     data, seed = config.data, config.split_seed
     match data.holdout:
         case "users":
             return split_users(
                 dataset.sequences,
                 seed=seed,
+                min_held_out=data.decided_min_held_out,
                 validation_share=data.validation_share,
                 test_share=data.test_share,
                 protocol=data.protocol,
             )
         case "last":
-            return split_leave_last_out(dataset.sequences, seed=seed)
+            return split_leave_last_out(dataset.sequences, seed=seed, min_held_out=data.decided_min_held_out)
         case "time":
-            return split_by_time(dataset, seed=seed, validation_share=data.validation_share, test_share=data.test_share)
+            return split_by_time(
+                dataset,
+                seed=seed,
+                min_held_out=data.decided_min_held_out,
+                validation_share=data.validation_share,
+                test_share=data.test_share,
+            )
         case "none":
             return split_none(dataset.sequences)
 

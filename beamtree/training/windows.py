@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -43,14 +42,14 @@ class TrainingWindows:
         cls, sequences: Sequences, split: Split, *, length: int, horizon: TargetHorizon = VERY_NEXT
     ) -> "TrainingWindows":
         """Windows of all training spans."""
-        first, ends, span_ends = [], [], []
-        for start, end in zip(split.train.start, split.train.end, strict=True):
-            for window_end in range(int(end), int(start) + split.first_target, -length):
-                first.append(max(int(start), window_end - length - 1))
-                ends.append(window_end)
-                span_ends.append(int(end))
-        as_array = partial(np.array, dtype=np.int64)
-        return cls(sequences.items, as_array(first), as_array(ends), as_array(span_ends), length, horizon)
+        num_targets = np.maximum(split.train.end - split.train.start - split.first_target, 0)
+        num_windows = -(-num_targets // length)
+        start, span_end = (np.repeat(bound, num_windows) for bound in (split.train.start, split.train.end))
+        first_window = np.cumsum(num_windows) - num_windows
+        from_the_end = np.arange(len(start)) - np.repeat(first_window, num_windows)
+        end = span_end - length * from_the_end
+        first = np.maximum(start, end - length - 1)
+        return cls(sequences.items, first, end, span_end, length, horizon)
 
     def __len__(self) -> int:
         return len(self.first)

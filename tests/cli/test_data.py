@@ -73,15 +73,21 @@ def test_describe_prints_tables_to_read(log: str) -> None:
     assert result.exit_code == 0
     for text in ("60 rows read", "History lengths", "8-15", "16-31", "Popularity", "2017-07-14 02:40:00"):
         assert text in result.stdout
-    assert "50 (83.3%)" in result.stdout
+    shown = " ".join(result.stdout.replace("│", " ").split())
+    assert "interactions kept by 2+ interactions 60 (100.0%)" in shown
+    assert "users to hold out from, 10+ interactions 3" in shown
+    assert "users that are only learned from 0" in shown
+    kept = " ".join(run("describe", log, "--column", "user_id=uid", "--min-interactions", "15").stdout.split())
+    assert "50 (83.3%)" in kept
 
 
 def test_describe_as_json(log: str) -> None:
     found = described(log)
     sizes = ("users", "items", "interactions")
     assert [found["profile"][name] for name in sizes] == [3, 30, 60]
-    assert [found["kept"][name] for name in sizes] == [2, 30, 50]
-    assert found["min_interactions"] == 15
+    assert [found["kept"][name] for name in sizes] == [3, 30, 60]
+    assert found["min_interactions"] == 2
+    assert [found["kept"][name] for name in ("long_history", "long_users")] == [10, 3]
     assert [described(log, "--min-interactions", "30")["kept"][name] for name in sizes] == [1, 30, 30]
     assert described(log, "--min-interactions", "31")["kept"] is None
 
@@ -95,6 +101,12 @@ def test_describe_says_what_a_fit_would_decide(log: str, tmp_path: Path) -> None
     shown = " ".join(run("describe", str(baskets)).stdout.split())
     assert "66.7% of the interactions repeat an item: seen items may be recommended" in shown
     assert "100.0% of the rows share user and time with another and are sorted by item: shuffled by seed 0" in shown
+    mixed = tmp_path / "mixed.csv"
+    lines = [f"{user},{item},{item}" for user in range(130) for item in range(20 if user < 105 else 3)]
+    mixed.write_text("user_id,item_id,timestamp\n" + "\n".join(lines) + "\n")
+    shown = " ".join(run("describe", str(mixed)).stdout.replace("│", " ").split())
+    assert "users to hold out from, 15+ interactions 105 users that are only learned from 25" in shown
+    assert "105 of 130 users have at least 15 interactions: only they can be held out" in shown
     assert "A fit would say" not in run("describe", str(baskets), "--min-interactions", "99").stdout
 
 

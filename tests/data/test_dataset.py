@@ -62,14 +62,14 @@ def test_short_users_go_and_their_items_with_them() -> None:
     assert "1 of 2 users have at least 3 interactions" in report.lines()
 
 
-def test_fifteen_interactions_are_asked_for_by_default() -> None:
-    rows = [(1, item, item) for item in range(15)] + [(2, item, item) for item in range(14)]
+def test_two_interactions_are_asked_for_by_default() -> None:
+    rows = [(1, item, item) for item in range(2)] + [(2, item, item) for item in range(1)]
     assert prepare_dataset(log_of(*rows)).users.ids.to_list() == [1]
 
 
 def test_no_user_long_enough_names_the_longest() -> None:
     with pytest.raises(DataError, match=r"No user has 15 interactions or more: .* of 3 users has 4\. Lower"):
-        prepare_dataset(SHOP)
+        prepare_dataset(SHOP, min_interactions=15)
 
 
 def test_one_single_item_is_an_error() -> None:

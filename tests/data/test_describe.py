@@ -30,8 +30,8 @@ def test_counts_and_shares_worked_out_by_hand() -> None:
     assert (kept.users, kept.items, kept.interactions) == (2, 4, 7)
     assert kept.density == pytest.approx(5 / 8)
     assert kept.repeat_share == pytest.approx(2 / 7)
-    assert (found.min_interactions, describe_log(LOG).min_interactions) == (2, 15)
-    assert describe_log(LOG).kept is None
+    assert describe_log(LOG) == found, "two interactions are asked for by default"
+    assert describe_log(LOG, min_interactions=6).kept is None
 
 
 def test_what_is_kept_is_measured_on_the_items_that_are_left() -> None:

@@ -66,11 +66,47 @@ def test_seen_items_are_left_out_where_few_interactions_repeat_one(repeats: int,
 
 
 def test_only_users_who_are_kept_decide() -> None:
-    """Twenty users who did one thing twice are too short to be kept."""
+    """Twenty users who did one thing twice decide, unless they are dropped."""
     short = [(100 + user, 3, START + day) for user in range(20) for day in range(2)]
     log = log_of(listened(repeats=4).frame.rows() + short)
-    assert prepared(log).config.retrieval.exclude_seen is True
-    assert prepared(log, data={"min_interactions": 2}).config.retrieval.exclude_seen is False
+    assert prepared(log).config.retrieval.exclude_seen is False
+    assert prepared(log, data={"min_interactions": 3}).config.retrieval.exclude_seen is True
+
+
+def users_of_lengths(*lengths: int) -> InteractionLog:
+    return log_of([(user, item, START + item) for user, length in enumerate(lengths) for item in range(length)])
+
+
+def test_users_with_15_interactions_can_be_held_out_where_there_are_a_hundred() -> None:
+    log = users_of_lengths(*[15] * 100, *[3] * 20, 1)
+    found = prepared(log)
+    assert found.config.data.min_held_out == 15
+    assert len(found.dataset.users) == 120
+    said = "100 of 120 users have at least 15 interactions: only they can be held out, all are learned from; "
+    assert f"{said}data.min_held_out=N overrules" in found.lines()
+    again = prepare_log(log, config=found.config)
+    assert (again.config, again.lines()) == (found.config, found.lines())
+
+
+def test_shorter_users_can_be_held_out_where_few_are_long() -> None:
+    found = prepared(users_of_lengths(*[15] * 50, *[7] * 60, *[3] * 20))
+    assert found.config.data.min_held_out == 7
+    assert (
+        "fewer than 100 users have 15 interactions, 110 of 130 users have at least 7 interactions: only they can be "
+        "held out, all are learned from; data.min_held_out=N overrules" in found.lines()
+    )
+
+
+def test_a_setting_overrules_who_can_be_held_out() -> None:
+    found = prepared(users_of_lengths(*[15] * 100, *[3] * 20), data={"min_held_out": 3})
+    assert found.config.data.min_held_out == 3
+    assert "only users with at least 3 interactions can be held out, as data.min_held_out=3 asks" in found.lines()
+
+
+@pytest.mark.parametrize("data", [{}, {"min_held_out": 2}, {"holdout": "none", "min_held_out": 99}])
+def test_nothing_is_said_where_it_makes_no_difference_who_is_long(data: dict[str, Any]) -> None:
+    found = prepared(users_of_lengths(*[16] * 100), data=data)
+    assert not [line for line in found.lines() if "held out" in line]
 
 
 @pytest.mark.parametrize(("repeats", "excluded"), [(4, False), (5, True)])

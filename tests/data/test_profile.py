@@ -28,7 +28,26 @@ def test_a_small_log_by_hand() -> None:
         tied_pairs=2,
         sorted_share=0.5,
         has_dates=False,
+        long_history=3,
+        long_users=2,
     )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "long_history", "long_users"),
+    [
+        ([15] * 99 + [40] + [2] * 200, 15, 100),
+        ([15] * 99 + [14] * 3 + [2] * 200, 14, 102),
+        ([20] * 30 + [5] * 80 + [3] * 10, 5, 110),
+        ([20] * 30 + [4], 4, 31),
+        ([20] * 30, 15, 30),
+    ],
+)
+def test_a_history_is_long_from_15_on_or_where_the_hundred_longest_end(
+    lengths: list[int], long_history: int, long_users: int
+) -> None:
+    found = profile_of([list(range(length)) for length in reversed(lengths)], num_items=40)
+    assert (found.long_history, found.long_users) == (long_history, long_users)
 
 
 def test_neighbours_of_different_users_do_not_tie() -> None:

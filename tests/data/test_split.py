@@ -120,6 +120,65 @@ def test_too_few_users_and_unknown_protocols_are_refused() -> None:
         split_users(sequences_of_lengths(20, 20, 20), seed=0, protocol="strict")  # type: ignore[arg-type]
 
 
+@given(st.lists(st.integers(1, 14), max_size=60), st.integers(0, 5), st.sampled_from(["clean", "paper"]))
+def test_short_users_are_learned_from_whole_and_change_nobody_elses_place(
+    short: list[int], seed: int, protocol: str
+) -> None:
+    long = [15, 30, 17, 40, 28, 29, 33, 15]
+    alone = split_users(sequences_of_lengths(*long), seed=seed, protocol=protocol)  # type: ignore[arg-type]
+    mixed = sequences_of_lengths(*short, *long)
+    split = split_users(mixed, seed=seed, protocol=protocol, min_held_out=15)  # type: ignore[arg-type]
+    assert split.validation.user.tolist() == (alone.validation.user + len(short)).tolist()
+    assert split.test.user.tolist() == (alone.test.user + len(short)).tolist()
+    trained = spans_of(split)
+    assert [end - start for start, end in trained.values()][len(short) :] == (
+        alone.train.end - alone.train.start
+    ).tolist()
+    assert all(trained[user] == (mixed.offsets[user], mixed.offsets[user + 1]) for user in range(len(short)))
+
+
+def test_shares_are_of_the_users_who_are_long_enough() -> None:
+    split = split_users(sequences_of_lengths(*[3] * 300, *[20] * 50), seed=0, test_share=0.2, min_held_out=20)
+    assert (len(split.validation), len(split.test)) == (5, 10)
+    assert "350 users are learned from; of 50 with at least 20 interactions 5 are held out" in split.description
+
+
+def test_two_long_users_are_enough_where_others_are_learned_from() -> None:
+    split = split_users(sequences_of_lengths(20, 3, 20), seed=0, min_held_out=20)
+    assert sorted([*split.validation.user.tolist(), *split.test.user.tolist()]) == [0, 2]
+
+
+def test_too_few_long_users_are_told_what_to_lower() -> None:
+    sequences = sequences_of_lengths(*[3] * 30, 20)
+    with pytest.raises(
+        DataError, match=r"1 \+ 1 users needs .* 20 interactions, but 1 of 31 .* Lower data\.min_held_out"
+    ):
+        split_users(sequences, seed=0, min_held_out=20)
+    nobody = r"needs 21 interactions, and the longest history of 31 users has 20\. Lower data\.min_held_out"
+    with pytest.raises(DataError, match=nobody):
+        split_users(sequences, seed=0, min_held_out=21)
+    with pytest.raises(DataError, match=nobody):
+        split_leave_last_out(sequences, seed=0, min_held_out=21)
+    with pytest.raises(DataError, match=r"needs 5 interactions, and the longest history of 4 users has 4\."):
+        split_by_time(timed_dataset(), seed=0, min_held_out=5)
+
+
+def test_the_last_items_of_short_users_are_learned_from() -> None:
+    split = split_leave_last_out(sequences_of_lengths(4, 3, 5), seed=0, min_held_out=4)
+    assert spans_of(split) == {0: (0, 2), 1: (4, 7), 2: (7, 10)}
+    assert split.test.user.tolist() == split.validation.user.tolist() == [0, 2]
+    assert "3 users are learned from; of 2 with at least 4 interactions 2 are evaluated" in split.description
+
+
+def test_by_time_short_users_are_learned_from_before_the_cut_and_not_evaluated() -> None:
+    dataset = timed_dataset()
+    everybody = split_by_time(dataset, seed=0, validation_share=0.3, test_share=0.2)
+    split = split_by_time(dataset, seed=0, validation_share=0.3, test_share=0.2, min_held_out=4)
+    assert spans_of(split) == spans_of(everybody)
+    assert split.validation.user.tolist() == split.test.user.tolist() == [0]
+    assert "3 users are learned from; of 1 with at least 4 interactions 1 are held out" in split.description
+
+
 def test_leaving_the_last_out() -> None:
     split = split_leave_last_out(sequences_of_lengths(4, 2, 3), seed=0)
     assert spans_of(split) == {0: (0, 2), 1: (4, 6), 2: (6, 7)}

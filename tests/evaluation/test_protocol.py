@@ -7,6 +7,7 @@ from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Requests
 from beamtree.data.split import HeldOut, split_by_time, split_leave_last_out, split_none, split_users
+from beamtree.errors import SettingsError
 from beamtree.evaluation.protocol import evaluate, split_dataset
 from beamtree.retrieval.result import SearchResult
 from tests.small import small_config
@@ -91,13 +92,14 @@ def test_systems_are_asked_for_the_largest_cutoff_without_what_was_seen(
 @pytest.mark.parametrize("holdout", ["users", "last", "time", "none"])
 def test_settings_choose_the_split(holdout: str) -> None:
     generator = np.random.default_rng(0)
-    dataset = dataset_of([generator.integers(0, 9, size=12).tolist() for _ in range(20)])
-    config = small_config(data={"holdout": holdout, "validation_share": 0.2, "test_share": 0.3}, training={"seed": 5})
+    dataset = dataset_of([generator.integers(0, 9, size=size).tolist() for size in [12] * 20 + [11] * 20])
+    data = {"holdout": holdout, "validation_share": 0.2, "test_share": 0.3, "min_held_out": 12}
+    config = small_config(data=data, training={"seed": 5})
     split = split_dataset(dataset, config=config)
-    shares = {"seed": 5, "validation_share": 0.2, "test_share": 0.3}
+    shares = {"seed": 5, "validation_share": 0.2, "test_share": 0.3, "min_held_out": 12}
     expected = {
         "users": lambda: split_users(dataset.sequences, **shares),  # type: ignore[arg-type]
-        "last": lambda: split_leave_last_out(dataset.sequences, seed=5),
+        "last": lambda: split_leave_last_out(dataset.sequences, seed=5, min_held_out=12),
         "time": lambda: split_by_time(dataset, **shares),  # type: ignore[arg-type]
         "none": lambda: split_none(dataset.sequences),
     }[holdout]()
@@ -105,6 +107,12 @@ def test_settings_choose_the_split(holdout: str) -> None:
     assert split.validation.user.tolist() == expected.validation.user.tolist()
     assert split.test.label_end.tolist() == expected.test.label_end.tolist()
     assert split.train.end.tolist() == expected.train.end.tolist()
+    assert (split.test.user < 20).all()
+
+
+def test_a_split_waits_until_the_log_has_decided_who_is_long_enough() -> None:
+    with pytest.raises(SettingsError, match=r"data\.min_held_out .* still to be decided by a log"):
+        split_dataset(dataset_of([[0, 1]] * 20), config=Config())
 
 
 def test_the_protocol_reaches_the_split() -> None:

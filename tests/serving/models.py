@@ -17,7 +17,7 @@ from beamtree.tree.item_tree import ItemTree
 
 TINY: dict[str, dict[str, Any]] = {
     "model": {"embedding_dim": 4, "windows": [4, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
-    "data": {"shuffle_ties": False},
+    "data": {"min_held_out": 2, "shuffle_ties": False},
     "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 

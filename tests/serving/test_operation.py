@@ -24,7 +24,7 @@ UNFINISHED = (
 )
 SLOW_SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"embedding_dim": 16, "windows": [40, 20, 9], "attention_hidden": 36, "layers": [64, 32, 16]},
-    "data": {"shuffle_ties": False},
+    "data": {"min_held_out": 2, "shuffle_ties": False},
     "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 

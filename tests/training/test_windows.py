@@ -1,6 +1,10 @@
 """Windows: what a sequence encoder learns from."""
 
+from dataclasses import replace
+
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beamtree.data.split import split_none
 from beamtree.training.horizon import TargetHorizon
@@ -38,3 +42,19 @@ def test_targets_of_windows_come_from_the_next_interactions_of_the_same_user() -
     last = {item: 9 if item < 20 else 23 for item in seen}
     assert seen == {item: set(range(item + 1, min(item + 3, last[item]) + 1)) for item in seen}
     assert len(seen) == 9 + 3
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 7), st.integers(1, 15))
+def test_windows_are_cut_from_the_end_of_each_span(lengths: list[int], length: int, first_target: int) -> None:
+    """One window after another, as long as a target is left; spans without a target give none."""
+    sequences = sequences_of([list(range(size)) for size in lengths])
+    split = replace(split_none(sequences), first_target=first_target)
+    expected = [
+        (max(start, end - length - 1), end, span_end)
+        for start, span_end in zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True)
+        for end in range(span_end, start + first_target, -length)
+    ]
+    windows = TrainingWindows.cut(sequences, split, length=length)
+    found = zip(windows.first.tolist(), windows.end.tolist(), windows.span_end.tolist(), strict=True)
+    assert list(found) == expected
+    assert {array.dtype for array in (windows.first, windows.end, windows.span_end)} == {np.dtype(np.int64)}

@@ -1,0 +1,69 @@
+"""Which users are long enough to be held out, and how many of them are."""
+
+import numpy as np
+
+from beamtree.data.sequences import Sequences
+from beamtree.errors import DataError, SettingsError
+from beamtree.types import Int32Array
+
+
+def find_long_users(sequences: Sequences, *, min_held_out: int) -> Int32Array:
+    """Users with at least so many interactions, ascending; DataError where there are none."""
+    users = np.flatnonzero(sequences.lengths >= min_held_out).astype(np.int32)
+    if len(users) == 0:
+        raise DataError(
+            f"No user can be held out: that needs {min_held_out} interactions, and the longest history of "
+            f"{len(sequences):,} users has {int(sequences.lengths.max(initial=0))}. "
+            "Lower data.min_held_out (--set data.min_held_out=N), or hold out nothing (--holdout none)."
+        )
+    return users
+
+
+def describe_users(num_learned: int, num_long: int, *, min_held_out: int) -> str:
+    """How many users are learned from and how many could be held out: the beginning of a sentence on those who are."""
+    return f"{num_learned:,} users are learned from; of {num_long:,} with at least {min_held_out} interactions"
+
+
+def group_sizes(
+    num_long: int, validation_share: float, test_share: float, *, num_users: int, min_held_out: int
+) -> tuple[int, int]:
+    """Users per held-out group: the rounded share of the long ones, at least one where the share is above zero.
+
+    DataError where there are too few long users, or where nobody would be left.
+    """
+    sizes = [at_least_one(num_long, share=share) for share in (validation_share, test_share)]
+    if sum(sizes) >= num_users:
+        raise DataError(
+            f"Holding out {sizes[0]} + {sizes[1]} of {num_users} users leaves nobody to train on: "
+            "give a larger log, or hold out nothing (--holdout none)."
+        )
+    if sum(sizes) > num_long:
+        raise DataError(
+            f"Holding out {sizes[0]} + {sizes[1]} users needs as many with at least {min_held_out} interactions, but "
+            f"{num_long} of {num_users:,} users have them. Lower data.min_held_out (--set data.min_held_out=N), or "
+            "hold out nothing (--holdout none)."
+        )
+    return sizes[0], sizes[1]
+
+
+def sample_users(users: Int32Array, *, size: int | None, seed: int) -> Int32Array:
+    """A seeded sample of so many users, ascending; all of them where there are no more, or where no size is given."""
+    if size is None or size >= len(users):
+        return users
+    if size < 1:
+        raise SettingsError(f"evaluated_users is 1 or more, got {size}.")
+    return np.sort(np.random.default_rng(seed).choice(users, size=size, replace=False))
+
+
+def check_shares(validation_share: float, test_share: float) -> None:
+    """SettingsError where the shares are negative or leave nothing."""
+    if not (0 <= validation_share < 1 and 0 <= test_share < 1 and validation_share + test_share < 1):
+        raise SettingsError(
+            "validation_share and test_share are at least 0 and together below 1, "
+            f"got {validation_share} and {test_share}."
+        )
+
+
+def at_least_one(size: int, *, share: float) -> int:
+    """The rounded share of a size, and at least one where the share is above zero."""
+    return max(1, round(size * share)) if share > 0 else 0

@@ -66,6 +66,18 @@ def test_who_has_two_of_a_cycle_gets_the_third(name: str, fitted: Answers) -> No
         assert all(item in CYCLES[1] for item in found)
 
 
+def test_users_of_one_and_two_interactions_teach(name: str, dataset: Dataset) -> None:
+    """Nobody goes further than two places of a cycle, and every fifth user stays at the first."""
+    sequences = dataset.sequences
+    lists = [sequences.of(user)[: 2 if user % 5 else 1].tolist() for user in range(len(sequences))]
+    times = [[user, user + 0.5][: len(items)] for user, items in enumerate(lists)]
+    answers = fit(name, dataset_of(lists, num_items=NUM_ITEMS, times=times))
+    histories = [[0], [4]]
+    found = answers.search(ask(*histories, excluded=histories), k=1).items[:, 0].tolist()
+    communities = CYCLES if name in PERSONAL else (CYCLES[1], CYCLES[1])
+    assert [item in community for item, community in zip(found, communities, strict=True)] == [True, True]
+
+
 def test_excluded_and_disallowed_items_never_come_back(fitted: Answers) -> None:
     generator = np.random.default_rng(0)
     for _ in range(5):

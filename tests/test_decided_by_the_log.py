@@ -58,6 +58,7 @@ def test_decisions_and_profile_survive_saving_and_find_the_split_again(
     fitted.save(tmp_path / "model")
     loaded = DeepTreeRetriever.load(tmp_path / "model")
     assert (loaded.config.data.shuffle_ties, loaded.config.retrieval.exclude_seen) == (True, False)
+    assert loaded.config.data.min_held_out == 15
     assert loaded.config == fitted.config
     profile = LogProfile(**loaded.recommender.artefact.training["log"])
     assert (profile.users, profile.interactions, profile.tied_share, profile.sorted_share) == (30, 960, 1.0, 1.0)

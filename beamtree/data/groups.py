@@ -46,7 +46,7 @@ def group_sizes(
     return sizes[0], sizes[1]
 
 
-def sample_users(users: Int32Array, *, size: int | None, seed: int) -> Int32Array:
+def draw_users(users: Int32Array, *, size: int | None, seed: int) -> Int32Array:
     """A seeded sample of so many users, ascending; all of them where there are no more, or where no size is given."""
     if size is None or size >= len(users):
         return users

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
-from beamtree.data.groups import at_least_one, check_shares, describe_users, find_long_users, group_sizes, sample_users
+from beamtree.data.groups import at_least_one, check_shares, describe_users, draw_users, find_long_users, group_sizes
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.errors import DataError, SettingsError
 
@@ -172,7 +172,7 @@ def split_leave_last_out(
     long_users = find_long_users(sequences, min_held_out=min_held_out)
     span_end = sequences.offsets[1:].copy()
     span_end[long_users] -= 2
-    sampled = sample_users(long_users, size=evaluated_users, seed=seed)
+    sampled = draw_users(long_users, size=evaluated_users, seed=seed)
     start, end = sequences.offsets[sampled], sequences.offsets[sampled + 1]
     validation = HeldOut(sampled, start, end - 2, end - 2, end - 1)
     test = HeldOut(sampled, start, end - 1, end - 1, end)
@@ -225,7 +225,7 @@ def split_by_time(
 
     def held_out_after(cut: Positions, until: Positions) -> HeldOut:
         is_usable = (cut > start) & (until > cut)
-        usable = sample_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
+        usable = draw_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
         return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
 
     trained = first_cut > start

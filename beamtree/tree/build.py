@@ -3,7 +3,6 @@
 The shape of a tree depends on its size alone, so an initial tree is an order: random, by category, or by clustering.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from beamtree.errors import InputError
 from beamtree.tree.item_tree import VACANT, Int32Array, Int64Array, ItemTree, TreeShape
+
+POWER_STEPS = 5
+"""Steps towards the direction in which the items of a node differ most."""
+
+DIVIDING_STEPS = 5
+"""How often items are dealt out to children, and the direction moved to the difference of their means."""
 
 
 def plant(order: ArrayLike, *, branching: int, num_leaves: int | None = None) -> ItemTree:
@@ -61,17 +66,16 @@ def clustering_order(
     generator: np.random.Generator,
     on_step: Callable[[], None] = lambda: None,
 ) -> Int32Array:
-    """The items (items,) by recursive balanced k-means from the root down, so that similar items share ancestors.
+    """The items (items,) by recursive balanced clustering from the root down, so that similar items share ancestors.
 
-    vectors (items, size): one finite vector per dense item. At every node the items are clustered into as many clusters
-    as it has children, and each child takes as many items as it has leaves in a tree with one leaf per item.
-    Needs scikit-learn, and runs one k-means per inner node. The result does not depend on the number of threads.
-    on_step: called before each k-means; it may raise to stop.
+    vectors (items, size): one finite vector per dense item. Every node sorts its items along one direction and deals
+    them out to its children in that order, to each as many as it has leaves in a tree with one leaf per item. The
+    direction begins as the one in which the items differ most and is then moved, in turn with the children, towards
+    the difference of their means: for two children, k-means whose clusters are of these sizes. All nodes of a level
+    are divided together, so that a million items take minutes.
+    on_step: called before each level; it may raise to stop.
     Raises InputError for vectors that are not a table of finite numbers.
     """
-    from sklearn import config_context
-    from threadpoolctl import threadpool_limits
-
     points = np.asarray(vectors)
     if points.ndim != 2 or not points.shape[0] or not np.issubdtype(points.dtype, np.number):
         raise InputError(
@@ -86,42 +90,44 @@ def clustering_order(
         )
     shape = TreeShape(branching, points.shape[0])
     order = random_order(shape.num_leaves, generator=generator)
-    with config_context(assume_finite=True, skip_parameter_validation=True), threadpool_limits(1):
-        for level in range(shape.height - 1):
-            child_first, child_end = shape.leaf_ranges(np.arange(shape.level_sizes[level + 1]), level + 1)
-            children = (-1, branching)  # above the leaves every node has all its children
-            for first, end in zip(child_first.reshape(children), child_end.reshape(children), strict=True):
-                on_step()
-                leaves = slice(first[0], end[-1])
-                distances = _distances_to_clusters(points[order[leaves]], num_clusters=branching, generator=generator)
-                order[leaves] = order[leaves][fill_clusters(distances, capacities=end - first)]
+    for level in range(shape.height - 1):
+        on_step()
+        order = order[_divided(points[order].astype(np.float32), shape, level=level, generator=generator)]
     return order
 
 
-def _distances_to_clusters(
-    points: NDArray[Any], *, num_clusters: int, generator: np.random.Generator
-) -> NDArray[np.floating[Any]]:
-    """Distance of each point to each centre that k-means finds: (points, num_clusters)."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+def _divided(
+    points: NDArray[np.float32], shape: TreeShape, *, level: int, generator: np.random.Generator
+) -> NDArray[np.intp]:
+    """An order (points,) of points that stand node by node: within each node of the level, child by child."""
+    first, end = shape.leaf_ranges(np.arange(shape.level_sizes[level]), level)
+    child_first, child_end = shape.leaf_ranges(np.arange(shape.level_sizes[level + 1]), level + 1)
+    node_of_point = np.repeat(np.arange(first.size), end - first)
+    centred = points - (_sums(points, first) / (end - first)[:, None])[node_of_point]
+    # How far to one side of its node's middle a child stands, as a weight of its mean.
+    side = np.tile(np.arange(shape.branching) - (shape.branching - 1) / 2, first.size).astype(np.float32)
+    weights = (side / (child_end - child_first))[:, None]
+    directions = generator.standard_normal((first.size, points.shape[1]), dtype=np.float32)
+    for _ in range(POWER_STEPS):
+        along = np.einsum("ps,ps->p", centred, directions[node_of_point])
+        directions = _unit(_sums(centred * along[:, None], first), otherwise=directions)
+    order = np.arange(len(points))
+    for step in range(DIVIDING_STEPS):
+        along = np.einsum("ps,ps->p", centred, directions[node_of_point])
+        order = np.lexsort((along, node_of_point))
+        if step + 1 < DIVIDING_STEPS:
+            apart = (_sums(centred[order], child_first) * weights).reshape(first.size, shape.branching, -1).sum(axis=1)
+            directions = _unit(apart, otherwise=directions)
+    return order
 
-    model = KMeans(num_clusters, n_init=1, max_iter=50, random_state=int(generator.integers(2**31)))
-    with warnings.catch_warnings():
-        # Fewer distinct points than clusters is no fault here: equal points are split anyhow.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return np.asarray(model.fit_transform(points))
+
+def _sums(rows: NDArray[np.float32], first: Int64Array) -> NDArray[np.float32]:
+    """Sums over consecutive groups of rows (rows, size), which begin at `first` (groups,): (groups, size)."""
+    return np.add.reduceat(rows, first, axis=0)
 
 
-def fill_clusters(distances: NDArray[np.floating[Any]], *, capacities: Int64Array) -> Int64Array:
-    """Points, cluster after cluster, each cluster filled to its capacity: (points,).
-
-    A cluster takes the points that would lose most by going to the best of the clusters still to come.
-    """
-    remaining = np.arange(distances.shape[0])
-    taken = []
-    for cluster, capacity in enumerate(capacities[:-1]):
-        loss = distances[remaining, cluster] - distances[remaining, cluster + 1 :].min(axis=1)
-        ranked = np.argsort(loss, kind="stable")
-        taken.append(remaining[ranked[:capacity]])
-        remaining = np.sort(remaining[ranked[capacity:]])
-    return np.concatenate([*taken, remaining])
+def _unit(vectors: NDArray[np.float32], *, otherwise: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors (n, size) scaled to length 1; where one is zero, another in its place."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: NDArray[np.float32] = np.where(lengths > 0, vectors / np.maximum(lengths, np.float32(1e-30)), otherwise)
+    return unit

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.build import category_order, clustering_order, fill_clusters, plant, random_order
+from beamtree.tree.build import category_order, clustering_order, plant, random_order
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -118,12 +118,6 @@ def test_each_child_takes_the_cloud_nearest_to_its_centre(branching: int, seed: 
     nodes = tree.item_ancestors(np.arange(cloud.size), 1).reshape(branching, branching)
     assert (nodes == nodes[:, :1]).all()
     assert sorted(nodes[:, 0].tolist()) == list(range(branching))
-
-
-def test_a_cluster_takes_who_would_lose_most_elsewhere() -> None:
-    # Points 0 and 1 both want cluster 0. Point 0 would lose 1 in its next best cluster, point 1 would lose 4: 1 stays.
-    distances = np.array([[1.0, 2.0, 9.0], [1.0, 5.0, 6.0], [9.0, 1.0, 1.0]])
-    assert fill_clusters(distances, capacities=np.array([1, 1, 1])).tolist() == [1, 0, 2]
 
 
 def test_a_full_cluster_passes_on_the_points_that_lose_least() -> None:

@@ -6,8 +6,8 @@ e, but the one that comes nearest to it over many histories, in least squares, h
 
     v_n = m_n + (E'E + ridge)^-1 E' (max over the leaves l below n of E v_l  -  E m_n)
 
-with one expectation in each row of E and the mean m_n of the vectors below n. Nothing is learned by steps, and a tree of
-other places for the same items gets its vectors in seconds.
+with one expectation in each row of E and the mean m_n of the vectors below n. Nothing is learned by steps, and a tree
+with the same items in other places gets its vectors in seconds.
 """
 
 from collections.abc import Callable

@@ -29,7 +29,7 @@ def best_below(items: np.ndarray, expectations: np.ndarray, tree: ItemTree) -> n
 
 @pytest.mark.parametrize(("num_items", "branching", "num_leaves"), [(33, 2, 33), (20, 3, 31), (9, 2, 40)])
 def test_they_come_nearer_to_the_best_leaf_than_means(num_items: int, branching: int, num_leaves: int) -> None:
-    items, expectations = random_items(num_items), random_items(400, seed=1) + 0.5
+    items, expectations = random_items(num_items), random_items(400, seed=1) + np.float32(0.5)
     tree = plant(np.arange(num_items), branching=branching, num_leaves=num_leaves)
     wanted = best_below(items, expectations, tree)
     inner = inner_vectors(items, expectations, tree)
@@ -62,7 +62,7 @@ def test_without_histories_they_are_means() -> None:
 
 
 def test_a_narrow_beam_finds_what_a_scan_finds() -> None:
-    items, expectations = random_items(1024), random_items(600, seed=4) + 0.5
+    items, expectations = random_items(1024), random_items(600, seed=4) + np.float32(0.5)
     tree = plant(clustering_order(items, branching=2, generator=np.random.default_rng(0)), branching=2)
 
     def share_found(inner: np.ndarray) -> float:

@@ -54,6 +54,22 @@ class Memory:
         gates: Sequence[float],
     ) -> None: ...
 
+class Tower:
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        weights: Mapping[str, NDArray[np.float32]],
+        node_table: NDArray[np.float32],
+        weight: float,
+        positions: int,
+        heads: int,
+        layers: int,
+    ) -> None: ...
+    def encode(
+        self, *, items: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> NDArray[np.float32]: ...
+
 class Score:
     def __init__(
         self,
@@ -61,6 +77,7 @@ class Score:
         *,
         attention: AttentionFloat32 | None,
         memory: Memory | None,
+        tower: Tower | None,
         attention_from: int,
     ) -> None: ...
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from beamtree.data.requests import Requests
 from beamtree.native import _kernels
 from beamtree.native.attention import AttentionArrays
+from beamtree.native.tower import TowerArrays
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
 
@@ -44,7 +45,8 @@ class MemoryArrays:
 class KernelScore:
     """Parts of a score over a tree, ready to be searched; at least one of them is there.
 
-    attention_from: the levels above it do without the attention network.
+    attention_from: the levels above it do without the attention network. ValueError where a tower was packed for
+    another tree.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class KernelScore:
         *,
         attention: AttentionArrays | None = None,
         memory: MemoryArrays | None = None,
+        tower: TowerArrays | None = None,
         attention_from: int = 0,
     ) -> None:
         self.tree = tree
@@ -61,6 +64,7 @@ class KernelScore:
             self._kernel_tree,
             attention=None if attention is None else attention.float32_kernel,
             memory=None if memory is None else _kernel_memory(memory),
+            tower=None if tower is None else tower.kernel,
             attention_from=attention_from,
         )
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from beamtree.config import ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
 from beamtree.model.memory import Memory
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
 from beamtree.native.score import KernelScore, LinkArrays, MemoryArrays
+from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.result import SearchResult
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
@@ -25,13 +26,17 @@ class NativeScorer:
         *,
         attention: Mapping[str, AnyArray] | None,
         memory: Memory | None,
-        settings: ModelSettings,
+        tower: Mapping[str, AnyArray] | None,
+        config: Config,
     ) -> None:
-        """attention: the network's arrays by name, tables among them; either part may be absent."""
+        """attention, tower: their arrays by name, tables among them; any of the parts may be absent, but not all."""
+        settings = config.model
         self._score = KernelScore(
             tree,
             attention=None if attention is None else _attention_arrays(attention, settings=settings),
             memory=None if memory is None else _memory_arrays(memory, tree),
+            tower=None if tower is None else TowerArrays.pack(tower, tree, heads=config.estimator.heads),
+            attention_from=settings.attention_range(tree.height).start,
         )
 
     def prepare(self, requests: Requests) -> "NativeScores":

@@ -16,7 +16,7 @@ from beamtree.types import AnyArray
 if TYPE_CHECKING:
     from beamtree.model.part import MakePart, MakePartOnTree
 
-KERNEL_PARTS = frozenset({"attention", "memory"})
+KERNEL_PARTS = frozenset({"attention", "memory", "tower"})
 """The parts that beamtree knows by itself."""
 TAKEN_COLUMNS = frozenset({"request", "user_id", "item_id", "score", "rank", "because_of"})
 """Columns of a table of recommendations, beside which each part has one with its share."""
@@ -45,7 +45,9 @@ def build_scorer(
         from beamtree.retrieval.native_scorer import NativeScorer
 
         memory = Memory.from_arrays(arrays["memory"]) if "memory" in arrays else None
-        return NativeScorer(tree, attention=arrays.get("attention"), memory=memory, settings=config.model)
+        return NativeScorer(
+            tree, attention=arrays.get("attention"), memory=memory, tower=arrays.get("tower"), config=config
+        )
     try:
         from beamtree.model.torch_scorer import build_torch_scorer
     except ModuleNotFoundError as missing:

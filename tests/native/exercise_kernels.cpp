@@ -199,8 +199,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                     if (histories[static_cast<std::size_t>(i * length + p)] >= 0)
                         known.push_back(histories[static_cast<std::size_t>(i * length + p)]);
                 const HistorySpan history{known.data(), static_cast<index_t>(known.size())};
-                for (const Score& score : {Score{tree, &attention, nullptr, 0}, Score{tree, nullptr, &remembered.memory, 0},
-                                           Score{tree, &attention, &remembered.memory, tree.height}}) {
+                for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0}, Score{tree, nullptr, &remembered.memory, nullptr, 0},
+                                           Score{tree, &attention, &remembered.memory, nullptr, tree.height}}) {
                     for (bool spread : {false, true})
                         search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});
                     exact_scan(score, history, eligible, k, Found{found.data(), scores.data()});

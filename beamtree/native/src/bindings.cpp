@@ -11,6 +11,7 @@ NB_MODULE(_kernels, m) {
     bind_network(m);
     bind_attention(m);
     bind_search(m);
+    bind_tower(m);
     bind_score(m);
     bind_counting(m);
     bind_training(m);

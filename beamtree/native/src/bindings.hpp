@@ -7,6 +7,7 @@ namespace beamtree {
 
 void bind_network(nanobind::module_& m);
 void bind_attention(nanobind::module_& m);
+void bind_tower(nanobind::module_& m);
 void bind_score(nanobind::module_& m);
 void bind_counting(nanobind::module_& m);
 void bind_search(nanobind::module_& m);

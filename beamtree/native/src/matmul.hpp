@@ -11,8 +11,8 @@ namespace beamtree {
 // How A is laid out: by depth (element (r, j) at a[j * stride + r]) or by rows (at a[r * stride + j]).
 enum class Layout { by_depth, by_rows };
 
-// What out holds before the product is added.
-enum class Start { zero, add, row_bias };
+// What the product is added to: nothing, what out holds, a bias for each row or for each column, or out and the latter.
+enum class Start { zero, add, row_bias, column_bias, add_and_column_bias };
 
 template <class T, int R, int V>
 struct Tile {
@@ -91,7 +91,7 @@ BEAMTREE_INLINE void for_column_tiles(index_t padded_columns, Body&& body) {
     if (column < padded_columns) body.template operator()<1>(column);
 }
 
-// padded_columns is a multiple of the lanes; out and b have that many columns per row at least.
+// padded_columns is a multiple of the lanes; out, b and a bias of columns have that many columns per row at least.
 template <Layout layout, Start start, class T>
 __attribute__((noinline)) void multiply(T* out, index_t out_stride, const T* a, index_t a_stride, const T* b, index_t b_stride, index_t rows,
               index_t depth, index_t padded_columns, const T* bias = nullptr) {
@@ -106,6 +106,9 @@ __attribute__((noinline)) void multiply(T* out, index_t out_stride, const T* a, 
                     if constexpr (start == Start::zero) tile.at[r][v] = Vec<T>{};
                     if constexpr (start == Start::add) tile.at[r][v] = load(corner + r * out_stride + v * lanes<T>);
                     if constexpr (start == Start::row_bias) tile.at[r][v] = splat(bias[row + r]);
+                    if constexpr (start == Start::column_bias) tile.at[r][v] = load(bias + column + v * lanes<T>);
+                    if constexpr (start == Start::add_and_column_bias)
+                        tile.at[r][v] = load(corner + r * out_stride + v * lanes<T>) + load(bias + column + v * lanes<T>);
                 }
             const T* first = layout == Layout::by_depth ? a + row : a + row * a_stride;
             tile.template accumulate<layout>(first, a_stride, b + column, b_stride, depth);

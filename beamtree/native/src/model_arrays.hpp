@@ -61,6 +61,19 @@ const Attention<T>& fitting(const PyAttention<T>& given, const Tree& tree) {
     return given.attention;
 }
 
+// Whole histories: history i is items[starts[i] .. ends[i] - 1].
+inline void require_spans(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts,
+                          const Array1<std::int64_t>& ends, index_t num_items) {
+    const index_t count = extent(starts, 0), length = extent(items, 0);
+    require(extent(ends, 0) == count, "ends: expected one for every start");
+    for (index_t i = 0; i < count; ++i)
+        require(0 <= starts.data()[i] && starts.data()[i] <= ends.data()[i] && ends.data()[i] <= length,
+                "histories: expected 0 <= start <= end <= items");
+    for (index_t history = 0; history < count; ++history)
+        for (std::int64_t i = starts.data()[history]; i < ends.data()[history]; ++i)
+            require(0 <= items.data()[i] && items.data()[i] < num_items, "histories: expected items of the tree");
+}
+
 inline void require_histories(const Network<float>& net, const Tree& tree, const Array2<std::int32_t>& histories) {
     const index_t length = net.sizes.history();
     require(extent(histories, 1) == length,

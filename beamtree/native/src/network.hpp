@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "simd.hpp"
+#include "matrix.hpp"
 
 namespace beamtree {
 
@@ -57,26 +57,6 @@ struct Sizes {
         for (index_t size : windows) sum += size;
         return sum;
     }
-};
-
-// One packed matrix: rows of a fixed stride, zero behind the columns.
-template <class T>
-struct Matrix {
-    Buffer<T> values;
-    index_t stride = 0;
-
-    // All zero.
-    void allocate(index_t rows, index_t columns) {
-        stride = row_stride<T>(columns);
-        values.zeroed(rows * stride + 2 * lanes<T>);
-    }
-    // To be filled by the caller.
-    void reserve(index_t rows, index_t columns) {
-        stride = row_stride<T>(columns);
-        values.resize(rows * stride + 2 * lanes<T>);
-    }
-    T* row(index_t r) { return values.data() + r * stride; }
-    const T* row(index_t r) const { return values.data() + r * stride; }
 };
 
 template <class T>

@@ -7,6 +7,7 @@
 #include "attention.hpp"
 #include "memory.hpp"
 #include "threads.hpp"
+#include "tower.hpp"
 
 namespace beamtree {
 
@@ -14,15 +15,10 @@ struct Score {
     const Tree& tree;
     const Attention<float>* attention = nullptr;
     const Memory* memory = nullptr;
+    const Tower* tower = nullptr;
     index_t attention_from = 0;  // the first level that the attention network looks at
 
     bool attends(index_t level) const { return attention != nullptr && level >= attention_from; }
-};
-
-// A request's history: whole, oldest item first.
-struct HistorySpan {
-    const std::int32_t* items;
-    index_t length;
 };
 
 // What is known of one request beforehand, for all levels from a first one down, and the scores that follow from it.
@@ -35,6 +31,7 @@ class RequestScores {
         score_ = &score;
         if (score.memory != nullptr)
             evidence_.collect(*score.memory, score.tree, history.items, history.length, eligible, level);
+        if (score.tower != nullptr) encoded_.prepare(*score.tower, score.tree, history);
         if (score.attention == nullptr) return;
         first_attended_ = std::max(level, score.attention_from);
         // From a table of its own the history is the same on all levels.
@@ -54,6 +51,7 @@ class RequestScores {
         else
             std::fill(scores, scores + count, 0.0f);
         if (score_->memory != nullptr) evidence_.add(level, nodes, count, scores);
+        if (score_->tower != nullptr) encoded_.add(level, nodes, count, scores);
     }
 
    private:
@@ -88,6 +86,7 @@ class RequestScores {
     index_t first_attended_ = 0;
     std::vector<std::unique_ptr<History<float>>> histories_;
     Evidence evidence_;
+    EncodedRequest encoded_;
 };
 
 }  // namespace beamtree

@@ -5,6 +5,7 @@
 
 #include "model_arrays.hpp"
 #include "score.hpp"
+#include "tower_arrays.hpp"
 
 namespace beamtree {
 
@@ -57,19 +58,25 @@ struct PyScore {
     std::shared_ptr<PyTree> tree;
     std::shared_ptr<PyAttention<float>> kept_attention;
     std::optional<PyMemory> kept_memory;
+    std::shared_ptr<PyTower> kept_tower;
     index_t attention_from = 0;
     const Attention<float>* attention = nullptr;
     std::optional<Memory> memory;
 
     PyScore(std::shared_ptr<PyTree> of_tree, std::shared_ptr<PyAttention<float>> attending,
-            std::optional<PyMemory> remembered, index_t from)
-        : tree(of_tree), kept_attention(attending), kept_memory(remembered), attention_from(from) {
-        require(kept_attention != nullptr || kept_memory, "score: expected at least one part");
+            std::optional<PyMemory> remembered, std::shared_ptr<PyTower> encoding, index_t from)
+        : tree(of_tree), kept_attention(attending), kept_memory(remembered), kept_tower(encoding), attention_from(from) {
+        require(kept_attention != nullptr || kept_memory || kept_tower != nullptr, "score: expected at least one part");
+        require(attention_from >= 0, "attention_from: expected a level");
+        require(kept_tower == nullptr || kept_tower->tree.get() == tree.get(), "tower: made for another tree");
         if (kept_attention != nullptr) attention = &fitting(*kept_attention, tree->tree);
         if (kept_memory) memory.emplace(kept_memory->of(tree->tree));
     }
 
-    Score score() const { return Score{tree->tree, attention, memory ? &*memory : nullptr, attention_from}; }
+    Score score() const {
+        return Score{tree->tree, attention, memory ? &*memory : nullptr, kept_tower ? &kept_tower->tower : nullptr,
+                     attention_from};
+    }
 };
 
 }  // namespace beamtree

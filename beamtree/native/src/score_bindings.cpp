@@ -24,8 +24,9 @@ void bind_score(nb::module_& m) {
             "links"_a, "repeat_weight"_a, "repeat_fade"_a, "popularity_weight"_a, "most_popular"_a, "popularity"_a,
             "gates"_a);
     nb::class_<PyScore>(m, "Score")
-        .def(nb::init<std::shared_ptr<PyTree>, std::shared_ptr<PyAttention<float>>, std::optional<PyMemory>, index_t>(),
-             "tree"_a, nb::kw_only(), "attention"_a.none(), "memory"_a.none(), "attention_from"_a);
+        .def(nb::init<std::shared_ptr<PyTree>, std::shared_ptr<PyAttention<float>>, std::optional<PyMemory>,
+                      std::shared_ptr<PyTower>, index_t>(),
+             "tree"_a, nb::kw_only(), "attention"_a.none(), "memory"_a.none(), "tower"_a.none(), "attention_from"_a);
 }
 
 }  // namespace beamtree

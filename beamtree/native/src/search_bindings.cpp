@@ -76,14 +76,8 @@ struct PyRequests {
     std::optional<Array1<std::int64_t>> excluded_offsets;
 
     Requests of(const Tree& tree) const {
-        const index_t count = extent(starts, 0), length = extent(items, 0);
-        require(extent(ends, 0) == count, "ends: expected one for every start");
-        for (index_t i = 0; i < count; ++i)
-            require(0 <= starts.data()[i] && starts.data()[i] <= ends.data()[i] && ends.data()[i] <= length,
-                    "histories: expected 0 <= start <= end <= items");
-        for (index_t request = 0; request < count; ++request)
-            for (std::int64_t i = starts.data()[request]; i < ends.data()[request]; ++i)
-                require(0 <= items.data()[i] && items.data()[i] < tree.items, "histories: expected items of the tree");
+        const index_t count = extent(starts, 0);
+        require_spans(items, starts, ends, tree.items);
         require(!allowed || allowed->size == tree.leaves, "allowed: made for another tree");
         const LeafSet* occupied = tree.has_vacancies ? &tree.occupied_leaves : nullptr;
         return Requests{items.data(), starts.data(), ends.data(), count, allowed ? &allowed->leaves : occupied,

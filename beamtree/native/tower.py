@@ -1,0 +1,114 @@
+"""The tower in the kernels: a sequence encoder over the history, and inner products with the nodes' vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, takewhile
+from typing import Any
+
+import numpy as np
+
+from beamtree.data.requests import Histories
+from beamtree.errors import InputError
+from beamtree.native import _kernels
+from beamtree.native.network import plain
+from beamtree.native.tree import kernel_tree
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array
+
+FIRST_OF_LAYER = "encoder.layers.{}.attention_norm.weight"
+
+
+@dataclass(frozen=True, eq=False)
+class TowerArrays:
+    """A tower over a tree. Its node table is read where it lies, a mapped file included; the encoder is a copy.
+
+    Pack again after the encoder's weights have changed.
+    """
+
+    kernel: _kernels.Tower
+    width: int
+
+    @classmethod
+    def pack(cls, arrays: Mapping[str, Any], tree: ItemTree, *, heads: int) -> TowerArrays:
+        """From the arrays of a tower by name (node_table, weight, encoder.positions, ...); heads share the width.
+
+        NumPy arrays or torch tensors on the CPU, float32. Names that are not a tower's are left aside. InputError where
+        an array is missing or of another shape or type.
+        """
+        named = {name: np.asarray(plain(array)) for name, array in arrays.items()}
+        node_table = _checked(named, "node_table", (tree.num_nodes, None))
+        width = node_table.shape[1]
+        if heads < 1 or width % heads:
+            raise InputError(
+                f"Expected a number of heads that divides the tower's width of {width}, got {heads}. Use the "
+                "estimator.heads that it was learned with."
+            )
+        if not node_table.flags.c_contiguous:
+            raise InputError("Expected the tower's node_table row by row in memory, as it is saved. Copy it so.")
+        positions = _checked(named, "encoder.positions", (None, width))
+        layers = max(1, sum(1 for _ in takewhile(lambda layer: FIRST_OF_LAYER.format(layer) in named, count())))
+        weights = {
+            name: np.ascontiguousarray(_checked(named, name, shape))
+            for name, shape in _encoder_shapes(width, positions=len(positions), layers=layers)
+        }
+        kernel = _kernels.Tower(
+            kernel_tree(tree),
+            weights=weights,
+            node_table=node_table,
+            weight=float(_checked(named, "weight", ())),
+            positions=len(positions),
+            heads=heads,
+            layers=layers,
+        )
+        return cls(kernel, width)
+
+    def encode(self, histories: Histories) -> Float32Array:
+        """The vector of each history (n, width), not multiplied by the tower's weight; spread over the threads.
+
+        ValueError where a history has an item that the tree lacks.
+        """
+        return self.kernel.encode(
+            items=np.ascontiguousarray(histories.items),
+            starts=np.ascontiguousarray(histories.starts),
+            ends=np.ascontiguousarray(histories.ends),
+        )
+
+
+def _encoder_shapes(width: int, *, positions: int, layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """What each array of an encoder is called, and its shape."""
+    yield "encoder.positions", (positions, width)
+    for layer in range(layers):
+        for name in ("attention_norm", "network_norm"):
+            yield f"encoder.layers.{layer}.{name}.weight", (width,)
+            yield f"encoder.layers.{layer}.{name}.bias", (width,)
+        for name, outputs, inputs in (
+            ("queries_keys_values", 3 * width, width),
+            ("merge", width, width),
+            ("widen", 4 * width, width),
+            ("narrow", width, 4 * width),
+        ):
+            yield f"encoder.layers.{layer}.{name}.weight", (outputs, inputs)
+            yield f"encoder.layers.{layer}.{name}.bias", (outputs,)
+    yield "encoder.final_norm.weight", (width,)
+    yield "encoder.final_norm.bias", (width,)
+
+
+def _checked(named: Mapping[str, AnyArray], name: str, shape: tuple[int | None, ...]) -> Float32Array:
+    """One of the arrays; None stands for any size of at least 1."""
+    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+    if name not in named:
+        raise InputError(
+            f"Expected the array {name} of shape {wanted} among a tower's, got {', '.join(named) or 'none'}."
+        )
+    array = named[name]
+    fits = array.ndim == len(shape) and all(
+        size == wish if wish is not None else size >= 1 for size, wish in zip(array.shape, shape, strict=True)
+    )
+    if not fits or array.dtype != np.float32:
+        raise InputError(
+            f"Expected a tower's {name} as float32 of shape {wanted}, got {array.dtype} of shape {array.shape}. Use the "
+            "tree and the settings that it was learned with."
+        )
+    return array

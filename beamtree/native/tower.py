@@ -108,7 +108,7 @@ def _checked(named: Mapping[str, AnyArray], name: str, shape: tuple[int | None, 
     )
     if not fits or array.dtype != np.float32:
         raise InputError(
-            f"Expected a tower's {name} as float32 of shape {wanted}, got {array.dtype} of shape {array.shape}. Use the "
-            "tree and the settings that it was learned with."
+            f"Expected a tower's {name} as float32 of shape {wanted}, got {array.dtype} of shape {array.shape}. Use "
+            "the tree and the settings that it was learned with."
         )
     return array

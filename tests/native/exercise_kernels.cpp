@@ -128,6 +128,21 @@ struct Remembered {
     }
 };
 
+// An encoder of random weights.
+struct RandomEncoder {
+    std::vector<float> weights, place;
+    std::unique_ptr<SequenceEncoder> encoder;
+
+    RandomEncoder(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t positions)
+        : weights(random_values<float>(random, 4 * width * width)), place(random_values<float>(random, positions * width)) {
+        const RawNorm norm{weights.data(), weights.data()};
+        const RawLinear linear{weights.data(), weights.data()};
+        const RawBlock block{norm, linear, linear, norm, linear, linear};
+        encoder = std::make_unique<SequenceEncoder>(
+            place.data(), positions, width, heads, std::vector<RawBlock>(static_cast<std::size_t>(layers), block), norm);
+    }
+};
+
 struct Case {
     Sizes sizes;
     index_t items, vacant, branching, instances, negatives, beam;
@@ -144,6 +159,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
     const Attention<float> attention{*net, Tables{nodes, items, c.separate}};
     const Remembered remembered(random, c.items, tree.height);
+    const RandomEncoder random_encoder(random, c.sizes.width, c.sizes.width % 3 == 0 ? 3 : 1, 2, length);
+    const Tower tower{*random_encoder.encoder, forest.nodes.data(), 0.5f};
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
     for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
@@ -199,8 +216,10 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                     if (histories[static_cast<std::size_t>(i * length + p)] >= 0)
                         known.push_back(histories[static_cast<std::size_t>(i * length + p)]);
                 const HistorySpan history{known.data(), static_cast<index_t>(known.size())};
-                for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0}, Score{tree, nullptr, &remembered.memory, nullptr, 0},
-                                           Score{tree, &attention, &remembered.memory, nullptr, tree.height}}) {
+                for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0},
+                                           Score{tree, nullptr, &remembered.memory, nullptr, 0},
+                                           Score{tree, nullptr, nullptr, &tower, 0},
+                                           Score{tree, &attention, &remembered.memory, &tower, tree.height}}) {
                     for (bool spread : {false, true})
                         search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});
                     exact_scan(score, history, eligible, k, Found{found.data(), scores.data()});

@@ -30,13 +30,15 @@ def arrays(parts: str) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("parts", ["attention", "memory", "both"])
 @pytest.mark.parametrize("filters", ["none", "both"])
+@pytest.mark.parametrize("attention_levels", [None, 2])
 def test_without_kernels_torch_gives_the_same_answers(
-    parts: str, filters: str, monkeypatch: pytest.MonkeyPatch
+    parts: str, filters: str, attention_levels: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = Config(model=model_settings(attention_levels=attention_levels))
     requests = random_requests(TREE, seed=5, filters=filters)
-    expected = Engine(build_scorer(arrays(parts), TREE, config=CONFIG), TREE).search(requests, k=6, beam_width=12)
+    expected = Engine(build_scorer(arrays(parts), TREE, config=config), TREE).search(requests, k=6, beam_width=12)
     monkeypatch.setattr(native, "is_available", lambda: False)
-    scorer = build_scorer(arrays(parts), TREE, config=CONFIG)
+    scorer = build_scorer(arrays(parts), TREE, config=config)
     assert isinstance(scorer, TorchScorer)
     found = Engine(scorer, TREE).search(requests, k=6, beam_width=12)
     np.testing.assert_array_equal(found.items, expected.items)
@@ -62,7 +64,7 @@ def test_a_part_that_nobody_knows_is_named() -> None:
         build_scorer(weights, TREE, config=CONFIG)
 
 
-@pytest.mark.parametrize("name", ["attention", "memory", "rank", "because_of", "a/b", ""])
+@pytest.mark.parametrize("name", ["attention", "memory", "tower", "rank", "because_of", "a/b", ""])
 def test_names_that_mean_something_else_are_refused_before_any_work(name: str) -> None:
     with pytest.raises(InputError, match=rf"cannot be called {name!r}\. Choose a name without a slash"):
         DeepTreeRetriever(parts={name: make_taste})

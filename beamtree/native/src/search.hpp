@@ -70,7 +70,7 @@ class BeamSearch {
    private:
     std::vector<index_t> nodes_, children_;
     std::vector<float> scores_;
-    std::vector<std::uint64_t> keys_;
+    std::vector<std::uint64_t> keys_, partitioned_;
     RequestScores request_;
 
     void rank() {
@@ -82,14 +82,15 @@ class BeamSearch {
     void keep_best(index_t beam) {
         if (static_cast<index_t>(nodes_.size()) <= beam) return;
         rank();
-        std::nth_element(keys_.begin(), keys_.begin() + (beam - 1), keys_.end());
-        keys_.resize(static_cast<std::size_t>(beam));
-        std::sort(keys_.begin(), keys_.end(), [](std::uint64_t a, std::uint64_t b) { return position_of(a) < position_of(b); });
-        for (index_t i = 0; i < beam; ++i) {
-            const std::size_t at = static_cast<std::size_t>(i);
-            nodes_[at] = nodes_[static_cast<std::size_t>(position_of(keys_[at]))];
+        partitioned_ = keys_;
+        std::nth_element(partitioned_.begin(), partitioned_.begin() + (beam - 1), partitioned_.end());
+        const std::uint64_t last = partitioned_[static_cast<std::size_t>(beam - 1)];  // no two keys are equal
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < nodes_.size(); ++i) {
+            nodes_[kept] = nodes_[i];
+            kept += keys_[i] <= last;
         }
-        nodes_.resize(static_cast<std::size_t>(beam));
+        nodes_.resize(kept);
     }
 
     void report(const Tree& tree, index_t k, Found found) {

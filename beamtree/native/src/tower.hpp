@@ -16,11 +16,12 @@ struct Tower {
 
     const float* row(index_t node) const { return node_table + node * encoder.width; }
 
+    // Into the second-level cache: more rows can be under way to it than to the first.
     void prefetch(index_t node) const {
         const char* first = reinterpret_cast<const char*>(row(node));
         const index_t bytes = encoder.width * static_cast<index_t>(sizeof(float));
-        for (index_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(first + byte);
-        __builtin_prefetch(first + bytes - 1);
+        for (index_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(first + byte, 0, 1);
+        __builtin_prefetch(first + bytes - 1, 0, 1);
     }
 
     // The request's vector, to out (width,), up to whole vectors.
@@ -65,7 +66,7 @@ class EncodedRequest {
 
    private:
     static constexpr index_t at_once = lanes<float>;
-    static constexpr index_t ahead = 3 * at_once;  // rows that are on their way from memory
+    static constexpr index_t ahead = 12 * at_once;  // rows that are on their way from memory
 
     // products (at_once,) = inner products of rows with the request's vector.
     void multiply_rows(const float* const* rows, float* products) const {
@@ -77,6 +78,7 @@ class EncodedRequest {
             for (index_t i = 0; i < at_once; ++i) multiply_add(sums[i], load(rows[i] + j), vector);
         }
         float by_lane[at_once * lanes<float>];
+#pragma GCC unroll 8
         for (index_t i = 0; i < at_once; ++i) store(by_lane + i * lanes<float>, sums[i]);
         for (index_t i = 0; i < at_once; ++i)
             for (index_t j = whole; j < width; ++j) by_lane[i * lanes<float> + j - whole] += rows[i][j] * vector_[j];

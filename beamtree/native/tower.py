@@ -100,7 +100,8 @@ def _checked(named: Mapping[str, AnyArray], name: str, shape: tuple[int | None, 
     wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
     if name not in named:
         raise InputError(
-            f"Expected the array {name} of shape {wanted} among a tower's, got {', '.join(named) or 'none'}."
+            f"Expected the array {name} of shape {wanted} among a tower's, got none of that name. Save or download the "
+            "model again."
         )
     array = named[name]
     fits = array.ndim == len(shape) and all(

@@ -35,7 +35,7 @@ class NumpyScorer:
     def score(self, requests: Requests, request: int, level: int, nodes: npt.NDArray[np.int64]) -> Float32Array:
         """Scores (n,) of nodes (n,)."""
         scores = np.zeros(len(nodes), dtype=np.float32)
-        if self._attention is not None and level in self._settings.attention_range(self._tree.height):
+        if self._attention is not None:
             history = requests.histories.take(slice(request, request + 1)).latest(self._settings.history_length)[0]
             scores += AttentionScores(self._attention, self._tree, settings=self._settings, history=history)(
                 level, nodes

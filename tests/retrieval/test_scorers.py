@@ -14,6 +14,7 @@ from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from tests.model.test_new_part import make_taste
+from tests.native.random_towers import random_tower
 from tests.retrieval.test_memory_search import named, random_memory, random_requests
 from tests.small import model_settings, random_tree, score_of, stirred_model
 
@@ -22,27 +23,52 @@ CONFIG = Config(model=model_settings())
 
 
 def arrays(parts: str) -> dict[str, np.ndarray]:
-    """Of a random attention, a random memory, or both."""
-    memory = named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7, company=0.5)))
-    attention = score_of(stirred_model(CONFIG.model, TREE, seed=0)).arrays()
-    return {"attention": attention, "memory": memory, "both": {**attention, **memory}}[parts]
+    """Of a random attention, memory and tower, or some of them."""
+    tower = random_tower(np.random.default_rng(8), TREE, width=12, layers=2, heads=2, history_length=20)
+    made = {
+        "attention": score_of(stirred_model(CONFIG.model, TREE, seed=0)).arrays(),
+        "memory": named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7, company=0.5))),
+        "tower": {f"tower/{name}": array for name, array in tower.arrays().items()},
+    }
+    return {name: array for part in parts.split() for name, array in made[part].items()}
 
 
-@pytest.mark.parametrize("parts", ["attention", "memory", "both"])
+@pytest.mark.parametrize(
+    "parts",
+    ["attention", "memory", "tower", "attention memory", "attention tower", "memory tower", "attention memory tower"],
+)
 @pytest.mark.parametrize("filters", ["none", "both"])
-@pytest.mark.parametrize("attention_levels", [None, 2])
+@pytest.mark.parametrize("attention_levels", [None, 1, 3, 50])
 def test_without_kernels_torch_gives_the_same_answers(
     parts: str, filters: str, attention_levels: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = Config(model=model_settings(attention_levels=attention_levels))
     requests = random_requests(TREE, seed=5, filters=filters)
-    expected = Engine(build_scorer(arrays(parts), TREE, config=config), TREE).search(requests, k=6, beam_width=12)
+    compiled = Engine(build_scorer(arrays(parts), TREE, config=config), TREE)
     monkeypatch.setattr(native, "is_available", lambda: False)
     scorer = build_scorer(arrays(parts), TREE, config=config)
     assert isinstance(scorer, TorchScorer)
-    found = Engine(scorer, TREE).search(requests, k=6, beam_width=12)
-    np.testing.assert_array_equal(found.items, expected.items)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
+    plain = Engine(scorer, TREE)
+    for found, expected in [
+        (compiled.search(requests, k=6, beam_width=12), plain.search(requests, k=6, beam_width=12)),
+        (compiled.scan(requests, k=6), plain.scan(requests, k=6)),
+    ]:
+        np.testing.assert_array_equal(found.items, expected.items)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-4)
+
+
+def test_levels_above_the_last_ones_do_without_attention() -> None:
+    requests = random_requests(TREE, seed=5, filters="none")
+    whole, last = (
+        build_scorer(arrays("attention"), TREE, config=Config(model=model_settings(attention_levels=levels))).prepare(
+            requests
+        )
+        for levels in (None, 2)
+    )
+    for level, size in enumerate(TREE.level_sizes):
+        everywhere, near_leaves = (scores.scores(2, level, np.arange(size)) for scores in (whole, last))
+        assert everywhere.any()
+        np.testing.assert_array_equal(near_leaves, everywhere if level >= TREE.height - 1 else np.zeros(size))
 
 
 def test_without_kernels_and_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

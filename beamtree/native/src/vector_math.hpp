@@ -33,7 +33,7 @@ BEAMTREE_INLINE Floats exponential(Floats x) {
     return x > lowest ? reinterpret_cast<Floats>(scaled) : Floats{};
 }
 
-// erf(x), off by less than 2e-7: a rational function of least error, odd by its first factor, beyond which erf is +-1.
+// erf(x), off by less than 4e-7: a rational function of least error, odd by its first factor, beyond which erf is +-1.
 BEAMTREE_INLINE Floats error_function(Floats x) {
     constexpr float end = 3.832506856900711f;
     const Floats bounded = larger(smaller(x, splat(end)), splat(-end)), square = bounded * bounded;

@@ -28,6 +28,10 @@ bits depend on where among the rows a history stands."""
 ROWS_OF_LIKE_LENGTH = 16
 """Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
 
+STEEPEST_SLOPE, FLATTER = 0.3, 1 / 6
+"""Before learning, an item loses so much attention of the first head with each place further back, and of each further
+head that share of the one before."""
+
 Dropout = Callable[[Tensor], Tensor]
 """Sets random numbers of a tensor to 0 and scales the others, or leaves it as it is."""
 
@@ -38,8 +42,10 @@ def keep(hidden: Tensor) -> Tensor:
 
 
 class SequenceEncoder(nn.Module):
-    """Causal self-attention over vectors of history items; `positions` count from the end, the latest item's is last.
+    """Causal self-attention over vectors of history items, which knows by how many places one came before another.
 
+    Places are relative: `recency` of a block (heads, history length) is added where an item looks at the one so many
+    places before. So whatever is learned anywhere in a sequence holds at its end, where recommendations are asked for.
     Its numbers are undefined until `initialise` or a stored state sets them. InputError where the heads do not share
     the width evenly.
     """
@@ -48,14 +54,9 @@ class SequenceEncoder(nn.Module):
         super().__init__()
         if width % heads:
             raise InputError(f"Expected heads that share the width of {width} evenly, got {heads}.")
-        self.positions = nn.Parameter(torch.empty(history_length, width))
-        self.layers = nn.ModuleList(_Block(width, heads=heads) for _ in range(layers))
+        self.width, self.history_length = width, history_length
+        self.layers = nn.ModuleList(_Block(width, heads=heads, history_length=history_length) for _ in range(layers))
         self.final_norm = nn.LayerNorm(width)
-
-    @property
-    def history_length(self) -> int:
-        """How many of the latest items it can read."""
-        return len(self.positions)
 
     def forward(self, vectors: Tensor, *, present: Tensor, last: int | None = None, dropout: Dropout = keep) -> Tensor:
         """What each position expects next, (rows, positions, width), for vectors (rows, positions, width).
@@ -65,12 +66,13 @@ class SequenceEncoder(nn.Module):
         """
         length = vectors.shape[1]
         asked = length if last is None else last
-        hidden = dropout(vectors * present.unsqueeze(-1) + self.positions[-length:])
-        causal = torch.ones(length, length, dtype=torch.bool, device=vectors.device).tril()
-        visible = causal & present.unsqueeze(1) | torch.eye(length, dtype=torch.bool, device=vectors.device)
+        hidden = dropout(vectors * present.unsqueeze(-1))
+        place = torch.arange(length, device=vectors.device)
+        age = place[:, None] - place
+        visible = (age >= 0) & present.unsqueeze(1) | (age == 0)
         for number, layer in enumerate(self.layers, start=1):
             wanted = asked if number == len(self.layers) else length
-            hidden = layer(hidden, visible=visible, last=wanted, dropout=dropout)
+            hidden = layer(hidden, visible=visible, age=age.clamp(min=0), last=wanted, dropout=dropout)
         encoded: Tensor = self.final_norm(hidden)
         return encoded
 
@@ -83,9 +85,16 @@ class SequenceEncoder(nn.Module):
 
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Random tables and matrices of rows of about unit length, biases of 0; norms stay as they are."""
+    """Random tables and matrices of rows of about unit length, biases of 0; norms stay as they are.
+
+    The first head of each block begins by looking at the latest items, the others ever further back.
+    """
     for name, parameter in module.named_parameters():
-        if parameter.dim() > 1:
+        if name.endswith("recency"):
+            heads, length = parameter.shape
+            slopes = STEEPEST_SLOPE * FLATTER ** torch.arange(heads, dtype=parameter.dtype)
+            parameter.copy_(-slopes[:, None] * torch.arange(length, dtype=parameter.dtype))
+        elif parameter.dim() > 1:
             parameter.normal_(0.0, parameter.shape[1] ** -0.5, generator=generator)
         elif "norm" not in name:
             parameter.zero_()
@@ -206,24 +215,27 @@ def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:
 class _Block(nn.Module):
     """Attention, then a small network, each normalised before and added to what came in."""
 
-    def __init__(self, width: int, *, heads: int) -> None:
+    def __init__(self, width: int, *, heads: int, history_length: int) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(width)
         self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.recency = nn.Parameter(torch.empty(heads, history_length))
         self.merge = nn.Linear(width, width)
         self.network_norm = nn.LayerNorm(width)
         self.widen = nn.Linear(width, 4 * width)
         self.narrow = nn.Linear(4 * width, width)
         self.heads = heads
 
-    def forward(self, hidden: Tensor, *, visible: Tensor, last: int, dropout: Dropout) -> Tensor:
-        """The `last` positions of hidden (rows, positions, width); visible: (rows, positions, positions)."""
+    def forward(self, hidden: Tensor, *, visible: Tensor, age: Tensor, last: int, dropout: Dropout) -> Tensor:
+        """The `last` positions of hidden (rows, positions, width).
+
+        visible: (rows, positions, positions), who sees whom; age: (positions, positions), how many places before.
+        """
         rows, positions, width = hidden.shape
         parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(
-            queries[:, :, -last:], keys, values, attn_mask=visible[:, -last:].unsqueeze(1)
-        )
+        added = self.recency[:, age[-last:]].masked_fill(~visible[:, None, -last:], -torch.inf)
+        attended = functional.scaled_dot_product_attention(queries[:, :, -last:], keys, values, attn_mask=added)
         merged = self.merge(attended.transpose(1, 2).reshape(rows, last, width))
         hidden = hidden[:, -last:] + dropout(merged)
         expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))

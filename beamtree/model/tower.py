@@ -39,7 +39,7 @@ class Tower(Part):
         super().__init__()
         self.tree = tree
         self.dropout = dropout
-        self.node_table = nn.Parameter(torch.empty(tree.num_nodes, encoder.positions.shape[1]))
+        self.node_table = nn.Parameter(torch.empty(tree.num_nodes, encoder.width))
         self.encoder = encoder
         self.register_buffer("weight", torch.ones(()))
         initialise(self, generator)
@@ -71,24 +71,23 @@ def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> To
 
 
 def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
-    """What makes a fresh tower of the sizes of stored arrays, named as in `tower_arrays`; heads are in the settings.
+    """What makes a fresh tower of the sizes of stored arrays, named as in `tower_arrays`.
 
-    ArtefactError where arrays are missing, and, once it makes one, where the heads do not share the width.
+    ArtefactError where arrays are missing or of impossible sizes.
     """
-    positions = arrays.get("encoder.positions")
-    if positions is None or positions.ndim != 2:
+    recency, table = arrays.get("encoder.layers.0.recency"), arrays.get("node_table")
+    if recency is None or table is None or recency.ndim != 2 or table.ndim != 2 or table.shape[1] % recency.shape[0]:
         raise ArtefactError(
-            "Expected the positions of the tower's encoder as (history length, width), they are "
-            f"{'missing' if positions is None else positions.shape}. Save or download the model again."
+            "Expected the tower's encoder.layers.0.recency as (heads, history length) and its node_table as (nodes, "
+            "width), a multiple of the heads; got "
+            f"{' and '.join('nothing' if array is None else str(array.shape) for array in (recency, table))}. Save or "
+            "download the model again."
         )
-    history_length, width = positions.shape
+    heads, history_length = recency.shape
     layers = len({name.split(".")[2] for name in arrays if name.startswith("encoder.layers.")})
 
     def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
-        try:
-            encoder = SequenceEncoder(width, history_length=history_length, layers=layers, heads=config.estimator.heads)
-        except InputError as fault:
-            raise ArtefactError(f"{fault} Give the estimator.heads that the model was learned with.") from fault
+        encoder = SequenceEncoder(table.shape[1], history_length=history_length, layers=layers, heads=heads)
         return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator)
 
     return make

@@ -17,7 +17,7 @@ from beamtree.errors import SettingsError
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PresetName = Literal["instant", "small", "default", "paper"]
-PartName = Literal["attention", "memory"]
+PartName = Literal["attention", "tower", "memory"]
 MAX_EPOCHS = 1000.0
 MovedRows = Literal["travel", "rebuild", "stay"]
 PathStart = Literal["level", "root", "every"]
@@ -312,8 +312,9 @@ class TrainingSettings(_Section):
 
 
 class EstimatorSettings(_Section):
-    """SASRec, which tells rectified labels the likeliest item below a node."""
+    """SASRec: the tower of the score, and what tells rectified labels the likeliest item below a node."""
 
+    history_length: int = Field(50, ge=1, le=10_000, description="so many of the latest items are read")
     width: int = Field(64, ge=1, le=1024, description="size of an item's vector")
     layers: int = Field(2, ge=1, le=16, description="attention blocks")
     heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
@@ -330,6 +331,9 @@ class EstimatorSettings(_Section):
     batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")
     learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="after a short warm-up")
     patience: int = Field(3, ge=1, description="stop after so many epochs without a better validation")
+    weight: float | None = Field(
+        None, ge=0.0, description="what the tower counts in the score; default: calibrated on validation users"
+    )
     seed: int | None = Field(
         None,
         ge=0,

@@ -8,7 +8,7 @@ from beamtree.errors import InterruptedTraining
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.result import SearchResult
-from beamtree.training.events import Event, MemoryWeighed, StepDone
+from beamtree.training.events import Event, PartsWeighed, StepDone
 from tests.small import small_config, two_group_log
 
 
@@ -51,7 +51,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was() -> None:
     before = model.dataset, model.recommender, model.evaluate(baselines="none")
 
     def stop(event: Event) -> None:
-        if isinstance(event, MemoryWeighed):
+        if isinstance(event, PartsWeighed):
             raise InterruptedTraining("enough")
 
     with pytest.raises(InterruptedTraining):

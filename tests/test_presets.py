@@ -10,7 +10,7 @@ from beamtree.config import PRESETS, Config, PresetName
 from beamtree.data.prepare import prepare_log
 from beamtree.evaluation.protocol import split_dataset
 from beamtree.fitting.fit import fit_model
-from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, MemoryWeighed, StepDone, TreeRelearned
+from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, PartsWeighed, StepDone, TreeRelearned
 from tests.small import two_group_log
 
 STEPS, BATCH_SIZE = 2, 12
@@ -44,8 +44,8 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
     learned_rounds = rounds if "attention" in whole.model.parts else 0
     assert learners.count(TREE_MODEL) == STEPS * learned_rounds
     assert sum(isinstance(event, TreeRelearned) for event in events) == rounds - 1
-    assert sum(isinstance(event, MemoryWeighed) for event in events) == ("memory" in whole.model.parts)
-    assert (ESTIMATOR in learners) == (whole.training.method == "dtr-t-rl")
+    assert sum(isinstance(event, PartsWeighed) for event in events) == bool({"memory", "tower"} & {*whole.model.parts})
+    assert (ESTIMATOR in learners) == (whole.training.method == "dtr-t-rl" or "tower" in whole.model.parts)
     tree = artefact.tree
     assert tree.level_sizes[-2] > config.training.negatives + 1, "draws go down the tree"
     assert sorted(tree.item_at_leaf.tolist()) == list(range(len(dataset.items)))

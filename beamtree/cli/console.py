@@ -76,7 +76,7 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
     from beamtree.training.events import (
         EstimatorAwaited,
         LogPrepared,
-        MemoryWeighed,
+        PartsWeighed,
         Resumed,
         StepDone,
         StoppedEarly,
@@ -133,10 +133,13 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                     f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "
                     f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
                 )
-            case MemoryWeighed():
-                weights = " ".join(f"memory.{name}={weight:g}" for name, weight in event.weights.items())
-                reached = "usual weights" if event.metric is None else f"validation F@20 {event.metric:.4f}"
-                messages.print(f"with counted memory: {reached}; --set keeps these weights: {weights}", soft_wrap=True)
+            case PartsWeighed():
+                weights = " ".join(f"{name}={weight:g}" for name, weight in event.weights.items())
+                how = "" if event.is_calibrated else "usual weights, "
+                reached = "" if event.metric is None else f"validation F@20 {event.metric:.4f}, "
+                messages.print(f"all parts together: {how}{reached}{event.seconds:.0f} s", markup=False)
+                if weights:
+                    messages.print(f"--set keeps these weights: {weights}", markup=False, soft_wrap=True)
             case StoppedEarly():
                 messages.print(
                     f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."

@@ -74,7 +74,13 @@ def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
         forget_rounds(run.work.directory)
     started = time.monotonic()
     on_step = run.stop_while("planting the first tree")
-    tree, first_vectors = plant_first_tree(run.dataset, run.split.train, config=run.config, on_step=on_step)
+    tree, first_vectors = plant_first_tree(
+        run.dataset,
+        run.split.train,
+        config=run.config,
+        item_vectors=None if run.encoder is None else run.encoder.item_vectors(),
+        on_step=on_step,
+    )
     score = _fresh_score(run, tree)
     if first_vectors is not None:
         score.start_from_items(first_vectors)

@@ -11,6 +11,7 @@ from beamtree.evaluation.protocol import describe_protocol
 from beamtree.fitting.computation import learning_device
 from beamtree.fitting.validation import estimator_validation, sample_users
 from beamtree.model.estimator import Estimator
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener
@@ -28,7 +29,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
         split=split,
         validation_users=sample_users(split.validation, config=config, seed=seed),
         data=dataset.fingerprint,
-        history_length=config.model.history_length,
+        history_length=config.estimator.history_length,
         horizon=[config.training.target_horizon, config.training.targets_per_history],
         seed=seed,
         protocol=describe_protocol(config),
@@ -36,7 +37,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
     return EstimatorStore.at(directory, key)
 
 
-def make_estimator(make: MakeEstimator, dataset: Dataset, split: Split) -> TrainedEstimator:
+def make_estimator(make: MakeEstimator, dataset: Dataset, split: Split) -> TrainedEstimator[Estimator]:
     """One that stands in for SASRec, and how long it took to make."""
     started = time.monotonic()
     estimator = make(dataset, split)
@@ -51,7 +52,7 @@ def train_estimator(
     directory: Path | None,
     listen: Listener,
     should_stop: Callable[[], bool] = lambda: False,
-) -> TrainedEstimator:
+) -> TrainedEstimator[SasRec]:
     """The estimator that `directory` keeps for this data, split and settings, or a new one, kept there.
 
     InterruptedTraining when asked to stop; the next call goes on from there.
@@ -63,7 +64,7 @@ def train_estimator(
         dataset.sequences,
         split,
         num_items=len(dataset.items),
-        history_length=config.model.history_length,
+        history_length=config.estimator.history_length,
         run=EstimatorRun(
             settings=config.estimator,
             horizon=TargetHorizon.of(config.training, seed=seed),

@@ -1,6 +1,7 @@
-"""From a log to a model: obtain the estimator if the method asks one, learn in rounds, and hand over the best."""
+"""From a log to a model: train the encoder if a part or the method asks for one, learn in rounds, weigh the parts."""
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
-from beamtree.fitting.remembering import remember
 from beamtree.fitting.run import FitRun, WorkDirectory
+from beamtree.fitting.tower import build_tower
+from beamtree.fitting.weighing import weigh
 from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
+from beamtree.model.estimator import Estimator
 from beamtree.model.part import MakePart, MakePartOnTree
 from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
@@ -61,21 +64,26 @@ def fit_model(
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
         times=dataset.timestamps,
     )
+    has_tower = "tower" in config.model.parts
+    made = None if estimator is None else make_estimator(estimator, dataset, split)
     trained = None
-    if estimator is not None:
-        trained = make_estimator(estimator, dataset, split)
-    elif is_rectified and learned:
+    if has_tower or (is_rectified and learned and made is None):
         estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
         trained = train_estimator(
             dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
         )
-    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned)
-    rounds = learn_in_rounds(run, None if trained is None else trained.estimator)
-    weights, memory = dict(rounds.best_weights), {}
-    if "memory" in config.model.parts:
-        remembered = remember(run, weights, rounds.best_tree, parts=others)
-        weights |= remembered.arrays
-        memory = {"memory": remembered.report}
+    encoder = trained.estimator if has_tower and trained is not None else None
+    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder)
+    labelling: TrainedEstimator[Estimator] | None = (made or trained) if is_rectified else None
+    rounds = learn_in_rounds(run, None if labelling is None else labelling.estimator)
+    weights, started = dict(rounds.best_weights), time.monotonic()
+    weighing: dict[str, Any] = {}
+    if encoder is not None:
+        weights |= build_tower(run, encoder, rounds.best_tree)
+    if {"tower", "memory"} & set(config.model.parts):
+        weighed = weigh(run, weights, rounds.best_tree, parts=others)
+        weights, weighing = weighed.arrays, {"weighing": weighed.report}
+    weighing_seconds = time.monotonic() - started
     return Artefact(
         config=config,
         weights=weights,
@@ -89,28 +97,32 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
-            **memory,
-            **_seconds(rounds, trained, memory=memory, is_resumed=work is not None and work.resume),
+            **weighing,
+            **_seconds(
+                rounds,
+                [some for some in (made, trained) if some is not None],
+                weighing=weighing_seconds,
+                is_resumed=work is not None and work.resume,
+            ),
         },
     )
 
 
 def _seconds(
-    rounds: Rounds, trained: TrainedEstimator | None, *, memory: Mapping[str, Mapping[str, Any]], is_resumed: bool
+    rounds: Rounds, estimators: Sequence[TrainedEstimator[Estimator]], *, weighing: float, is_resumed: bool
 ) -> dict[str, Any]:
     """What each part took, interruptions left out; an estimator that was there from the beginning cost nothing."""
     stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
-    if trained is not None:
-        stages["estimator_seconds"] = trained.seconds
-        stages["labels_seconds"] = sum(report["labels_seconds"] for report in rounds.reports)
+    if estimators:
+        stages["estimator_seconds"] = sum(trained.seconds for trained in estimators)
+        stages["labels_seconds"] = sum(report.get("labels_seconds", 0.0) for report in rounds.reports)
     stages["learning_seconds"] = sum(report["seconds"] for report in rounds.reports)
     stages["relearning_seconds"] = sum(report.get("relearning_seconds", 0.0) for report in rounds.reports)
-    if memory:
-        stages["memory_seconds"] = memory["memory"]["seconds"]
-    is_reused = trained is not None and trained.is_reused and not is_resumed
-    spent = sum(stages.values()) - (stages["estimator_seconds"] if is_reused else 0.0)
+    stages["weighing_seconds"] = weighing
+    reused = [trained for trained in estimators if trained.is_reused and not is_resumed]
+    spent = sum(stages.values()) - sum(trained.seconds for trained in reused)
     return {
         **{name: round(seconds, 1) for name, seconds in stages.items()},
-        "estimator_reused": is_reused,
+        "estimator_reused": bool(reused),
         "seconds": round(spent, 1),
     }

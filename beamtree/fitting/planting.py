@@ -16,8 +16,8 @@ from beamtree.training.randomness import numpy_generator
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
-MOST_CLUSTERED_ITEMS = 200_000
-"""Clustering runs one k-means for each inner node: minutes at this size. Larger catalogues need to ask for it."""
+MOST_CLUSTERED_ITEMS = 2_000_000
+"""Clustering takes minutes at this size. Larger catalogues need to ask for it."""
 
 
 class Planted(NamedTuple):
@@ -28,11 +28,17 @@ class Planted(NamedTuple):
 
 
 def plant_first_tree(
-    dataset: Dataset, train: Spans, *, config: Config, on_step: Callable[[], None] = lambda: None
+    dataset: Dataset,
+    train: Spans,
+    *,
+    config: Config,
+    item_vectors: npt.NDArray[np.float32] | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> Planted:
     """The first tree, in the order that the settings name.
 
-    on_step: called at each step; it may raise to stop.
+    item_vectors: (items, width), by which items are clustered, where somebody has learned some; by default, who
+    interacted with what. on_step: called at each step; it may raise to stop.
     """
     generator = numpy_generator(config.training.seed, "leaves")
     num_items, branching = len(dataset.items), config.tree.branching
@@ -51,7 +57,8 @@ def plant_first_tree(
         case "category":
             order = category_order(dataset.item_table["category"], generator=generator)
         case "clustering":
-            order = clustering_order(vectors(), branching=branching, generator=generator, on_step=on_step)
+            points = vectors() if item_vectors is None else item_vectors
+            order = clustering_order(points, branching=branching, generator=generator, on_step=on_step)
     starts_near_items = "attention" in config.model.parts and config.model.first_vectors == "cooccurrence"
     first_vectors = vectors() if starts_near_items else None
     return Planted(plant(order, branching=branching), first_vectors)
@@ -62,7 +69,7 @@ def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "categ
     has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
     order = config.tree.order
     if order == "auto":
-        if "attention" not in config.model.parts:
+        if config.model.parts == ("memory",):
             return "random"
         if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
             return "clustering"

@@ -9,6 +9,7 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.model.part import MakePartOnTree
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
@@ -26,7 +27,8 @@ class WorkDirectory:
 class FitRun:
     """What every stage of a fit needs.
 
-    instances: the training instances as the first round draws their targets. parts: what is learned, by name.
+    instances: the training instances as the first round draws their targets. parts: what is learned in rounds, by name.
+    encoder: the tower's, which is learned before, where there is one.
     """
 
     dataset: Dataset
@@ -37,6 +39,7 @@ class FitRun:
     should_stop: Callable[[], bool]
     instances: TrainingInstances
     parts: Mapping[str, MakePartOnTree] = field(default_factory=dict)
+    encoder: SasRec | None = None
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""

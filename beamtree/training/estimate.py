@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -49,11 +50,14 @@ class EstimatorRun:
     device: torch.device = CPU
 
 
+EstimatorT = TypeVar("EstimatorT", bound=Estimator, covariant=True)
+
+
 @dataclass(frozen=True)
-class TrainedEstimator:
+class TrainedEstimator(Generic[EstimatorT]):
     """A trained estimator, the seconds that its training took, and whether it was found instead of trained now."""
 
-    estimator: Estimator
+    estimator: EstimatorT
     seconds: float
     is_reused: bool
 
@@ -66,7 +70,7 @@ def load_or_train_estimator(
     num_items: int,
     history_length: int,
     run: EstimatorRun,
-) -> TrainedEstimator:
+) -> TrainedEstimator[SasRec]:
     """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
 
     While another run trains it, this one waits.
@@ -98,14 +102,14 @@ def sequence_learner(encoder: SasRec, *, windows: TrainingWindows, seed: int) ->
     return ModuleLearner(encoder, loss=loss, seed=seed)
 
 
-def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator | None:
+def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator[SasRec] | None:
     seconds = store.load(estimator)
     return None if seconds is None else TrainedEstimator(estimator.eval(), seconds, is_reused=True)
 
 
 def _train(
     estimator: SasRec, sequences: Sequences, split: Split, *, run: EstimatorRun, store: EstimatorStore | None
-) -> TrainedEstimator:
+) -> TrainedEstimator[SasRec]:
     started, validate = run.clock(), run.validate
     windows = TrainingWindows.cut(sequences, split, length=estimator.history_length, horizon=run.horizon)
     is_resumed = store is not None and has_checkpoint(store.unfinished)

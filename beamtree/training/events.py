@@ -74,13 +74,17 @@ class TreeRelearned:
 
 
 @dataclass(frozen=True)
-class MemoryWeighed:
-    """Counted memory was given its weights beside what was learned; metric: F@20 of validation users, if any."""
+class PartsWeighed:
+    """The parts of the score were given their weights, by the names of the settings that keep them.
+
+    metric: F@20 of validation users, if any; is_calibrated: whether they were enough to choose by.
+    """
 
     weights: Mapping[str, float]
     metric: float | None
+    is_calibrated: bool
     seconds: float
 
 
-Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned | MemoryWeighed
+Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned | PartsWeighed
 Listener = Callable[[Event], None]

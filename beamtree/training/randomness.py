@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 Purpose = Literal[
-    "order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets", "item vectors"
+    "order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets", "item vectors", "guide"
 ]
 
 _STREAM: dict[Purpose, int] = {
@@ -20,6 +20,7 @@ _STREAM: dict[Purpose, int] = {
     "estimator": 7,
     "targets": 8,
     "item vectors": 9,
+    "guide": 10,
 }
 
 

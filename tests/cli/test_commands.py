@@ -30,7 +30,7 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
     assert "best simple baseline" in fitted.out
     assert not Path("model.checkpoint").exists()
     events = [json.loads(line) for line in Path("events.ndjson").read_text().splitlines()]
-    assert {event["event"] for event in events} == {"LogPrepared", "MemoryWeighed", "StepDone", "Validated"}
+    assert {event["event"] for event in events} == {"LogPrepared", "PartsWeighed", "StepDone", "Validated"}
 
     evaluated = beamtree("evaluate", "model", "--log", "ratings.csv", "--json")
     metrics = json.loads(evaluated.out)["metrics"]

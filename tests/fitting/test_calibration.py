@@ -1,62 +1,135 @@
-"""Weights of the memory: found one after the other, told ones left alone, none tried that cannot matter."""
+"""Weights of the parts: found one after the other, told ones left alone, none tried that cannot matter."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from typing import Any
 
 import pytest
 
 from beamtree.config import MemorySettings
-from beamtree.fitting.calibration import BESIDE_LEARNED, MEMORY_ALONE, Measure, calibrate
+from beamtree.fitting.calibration import (
+    BESIDE_LEARNED,
+    FADES,
+    MEMORY_ALONE,
+    STEPS,
+    Choice,
+    Measure,
+    PartWeights,
+    calibrate,
+    evidence_weights,
+    grid_units,
+)
 from beamtree.model.memory import MemoryWeights
 
+UNITS = dict.fromkeys(("tower", "transitions", "company", "repeats", "popularity"), 1.0)
+EVERYTHING = Choice(
+    has_learned=True, has_tower=True, has_memory=True, repeats_can_return=True, tower=None, memory=MemorySettings()
+)
+MEMORY = replace(EVERYTHING, has_learned=False, has_tower=False, repeats_can_return=False)
 
-def nearness(wanted: MemoryWeights, tried: list[MemoryWeights]) -> Measure:
+
+def nearness(wanted: PartWeights, tried: list[PartWeights]) -> Measure:
     """A metric that is highest at the wanted weights; what is asked is written down."""
 
-    def measure(weights: MemoryWeights) -> float:
+    def numbers(weights: PartWeights) -> tuple[Any, ...]:
+        return (weights.tower, *astuple(weights.memory))
+
+    def measure(weights: PartWeights) -> float:
         tried.append(weights)
-        distances = [abs(ours - theirs) for ours, theirs in zip(astuple(weights), astuple(wanted), strict=True)]
-        return -float(sum(distances))
+        return -float(sum(abs(ours - theirs) for ours, theirs in zip(numbers(weights), numbers(wanted), strict=True)))
 
     return measure
 
 
 def test_each_weight_is_moved_to_where_the_metric_is_highest() -> None:
-    tried: list[MemoryWeights] = []
-    wanted = MemoryWeights(2.0, repeats=4.0, popularity=0.3, fade=0.9, repeat_fade=1.0, company=2.0)
-    found = calibrate(nearness(wanted, tried), MemorySettings(), beside_learned=True, repeats_can_return=True)
+    tried: list[PartWeights] = []
+    memory = MemoryWeights(2.0, repeats=4.0, popularity=0.35, fade=0.9, repeat_fade=0.99, company=1.4)
+    wanted = PartWeights(tower=2.8, memory=memory)
+    found = calibrate(nearness(wanted, tried), EVERYTHING, units=UNITS)
     assert found.weights == wanted
-    assert found.metric == 0.0
-    assert len(tried) == len(set(tried)) == len(found.trials)
+    assert len(tried) == found.trials
+
+
+def test_a_weight_is_tried_again_once_the_others_have_moved() -> None:
+    def measure(weights: PartWeights) -> float:  # the tower is worth something only beside transitions
+        return float(
+            min(weights.tower, 2.0) * (weights.memory.transitions >= 2.0) + min(weights.memory.transitions, 2.0)
+        )
+
+    assert calibrate(measure, EVERYTHING, units=UNITS).weights.tower == 2.0
 
 
 def test_memory_alone_needs_no_common_factor_and_seen_items_no_repeats() -> None:
-    tried: list[MemoryWeights] = []
-    wanted = MemoryWeights(transitions=2.0, repeats=4.0, popularity=0.3, fade=0.9)
-    found = calibrate(nearness(wanted, tried), MemorySettings(), beside_learned=False, repeats_can_return=False)
-    assert {weights.transitions for weights in tried} == {MEMORY_ALONE.transitions}
-    assert {weights.repeats for weights in tried} == {0.0}
-    assert (found.weights.popularity, found.weights.fade) == (0.3, 0.9)
+    tried: list[PartWeights] = []
+    wanted = PartWeights(memory=MemoryWeights(transitions=2.0, repeats=4.0, popularity=0.35, fade=0.9))
+    found = calibrate(nearness(wanted, tried), MEMORY, units=UNITS).weights.memory
+    assert {weights.memory.transitions for weights in tried} == {MEMORY_ALONE.transitions}
+    assert {weights.memory.repeats for weights in tried} == {0.0}
+    assert (found.popularity, found.fade) == (0.35, 0.9)
+
+
+def test_a_tower_without_attention_counts_one() -> None:
+    tried: list[PartWeights] = []
+    choice = replace(EVERYTHING, has_learned=False)
+    wanted = PartWeights(tower=4.0, memory=MemoryWeights(transitions=2.0))
+    assert calibrate(nearness(wanted, tried), choice, units=UNITS).weights.tower == 1.0
+    assert {weights.tower for weights in tried} == {1.0}
 
 
 def test_what_is_told_is_not_tried() -> None:
-    tried: list[MemoryWeights] = []
+    tried: list[PartWeights] = []
     told = MemorySettings(transitions=0.33, popularity=0.0, fade=0.5, company=0.25)
-    found = calibrate(nearness(MemoryWeights(), tried), told, beside_learned=True, repeats_can_return=False)
-    assert found.weights == MemoryWeights(0.33, 0.0, 0.0, fade=0.5, company=0.25)
-    assert tried == []
+    choice = replace(EVERYTHING, repeats_can_return=False, tower=0.7, memory=told)
+    found = calibrate(nearness(PartWeights(), tried), choice, units=UNITS).weights
+    assert found.tower == 0.7
+    assert found.memory == MemoryWeights(0.33, 0.0, 0.0, fade=0.5, company=0.25, repeat_fade=1.0)
+    assert len(tried) == 1
 
 
-@pytest.mark.parametrize(("beside_learned", "start"), [(True, BESIDE_LEARNED), (False, MEMORY_ALONE)])
-def test_without_validation_users_the_weights_are_the_usual_ones(beside_learned: bool, start: MemoryWeights) -> None:
-    found = calibrate(None, MemorySettings(), beside_learned=beside_learned, repeats_can_return=True)
-    assert (found.weights.transitions, found.weights.company) == (start.transitions, start.company)
-    assert (found.weights.repeats, found.weights.repeat_fade) == (16.0, 1.0)
-    assert found.metric is None
+@pytest.mark.parametrize(("choice", "start"), [(EVERYTHING, BESIDE_LEARNED), (MEMORY, MEMORY_ALONE)])
+def test_without_validation_users_the_weights_are_the_usual_ones(choice: Choice, start: MemoryWeights) -> None:
+    found = calibrate(None, choice, units={})
+    assert (found.weights.memory.transitions, found.weights.memory.company) == (start.transitions, start.company)
+    assert found.weights.memory.repeats == (16.0 if choice.repeats_can_return else 0.0)
+    assert found.trials == 0
 
 
 def test_memory_alone_never_does_without_popularity() -> None:
-    tried: list[MemoryWeights] = []
-    wanted = MemoryWeights(transitions=1.0, popularity=0.0)
-    found = calibrate(nearness(wanted, tried), MemorySettings(), beside_learned=False, repeats_can_return=False)
-    assert all(weights.popularity > 0.0 for weights in tried)
-    assert found.weights.popularity > 0.0
+    tried: list[PartWeights] = []
+    wanted = PartWeights(memory=MemoryWeights(transitions=1.0, popularity=0.0))
+    found = calibrate(nearness(wanted, tried), MEMORY, units=UNITS)
+    assert all(weights.memory.popularity > 0.0 for weights in tried)
+    assert found.weights.memory.popularity > 0.0
+
+
+def test_units_make_all_kinds_of_evidence_spread_alike() -> None:
+    spreads = {
+        "learned": 3.0,
+        "tower": 6.0,
+        "transitions 0.7": 1.5,
+        "company": 0.0,
+        "popularity": 3.0,
+        "repeats 1": 0.3,
+    }
+    units = grid_units(EVERYTHING, spreads.__getitem__)
+    assert units == pytest.approx(
+        {"learned": 1.0, "tower": 0.5, "transitions": 2.0, "popularity": 1.0, "repeats": 10.0}
+    )
+    tried: list[PartWeights] = []
+    calibrate(nearness(PartWeights(), tried), EVERYTHING, units=units)
+    assert {weights.tower for weights in tried} >= {step / 2 for step in STEPS}
+    assert {weights.memory.company for weights in tried} == {BESIDE_LEARNED.company}, "says the same of everything"
+    assert {weights.memory.fade for weights in tried} == set(FADES)
+
+
+def test_the_sum_has_one_weight_for_each_summand() -> None:
+    weights = PartWeights(0.5, MemoryWeights(2.0, repeats=3.0, popularity=0.1, fade=0.9, repeat_fade=0.99, company=4.0))
+    named = evidence_weights(weights, EVERYTHING)
+    assert named == {
+        "learned": 1.0,
+        "tower": 0.5,
+        "transitions 0.9": 2.0,
+        "company": 4.0,
+        "popularity": 0.1,
+        "repeats 0.99": 3.0,
+    }
+    assert evidence_weights(weights, replace(EVERYTHING, has_memory=False)) == {"learned": 1.0, "tower": 0.5}

@@ -20,7 +20,7 @@ from beamtree.fitting.run import WorkDirectory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions
 from beamtree.retrieval.tables import recommend_histories
-from beamtree.training.events import TREE_MODEL, Event, MemoryWeighed, Resumed, StepDone, Validated
+from beamtree.training.events import TREE_MODEL, Event, PartsWeighed, Resumed, StepDone, Validated
 from tests.small import assert_same_bytes, small_config, two_group_log
 
 GROUP = 25
@@ -142,7 +142,7 @@ def test_the_same_seed_gives_the_same_bytes(dataset: Dataset, method: str) -> No
 def test_with_nobody_held_out_it_trains_to_the_end(dataset: Dataset) -> None:
     events: list[Event] = []
     artefact = fit(dataset, small_config(), split=split_none(dataset.sequences), listen=events.append)
-    assert {type(event) for event in events} == {StepDone, MemoryWeighed}
+    assert {type(event) for event in events} == {StepDone, PartsWeighed}
     assert artefact.training["rounds"][0]["validations"] == []
     assert artefact.training["steps"] == len(events) - 1 == 80 * 15 // 16
 
@@ -188,19 +188,19 @@ def interrupted_after(steps: int) -> Callable[[], bool]:
     return lambda: next(asked) == steps
 
 
-def test_stopped_while_the_memory_is_weighed_it_learns_nothing_anew(dataset: Dataset, tmp_path: Path) -> None:
+def test_stopped_while_the_parts_are_weighed_it_learns_nothing_anew(dataset: Dataset, tmp_path: Path) -> None:
     config = small_config(training={"validation_users": 30, "patience": 100})
     split = split_users(dataset.sequences, seed=0, validation_share=0.4)
     whole = fit(dataset, config, split=split)
     before: list[Event] = []
     is_learned = lambda: sum(isinstance(event, StepDone) for event in before) == whole.training["steps"]  # noqa: E731
     begun, resumed = WorkDirectory(tmp_path, resume=False), WorkDirectory(tmp_path, resume=True)
-    with pytest.raises(InterruptedTraining, match="while weighing the memory"):
+    with pytest.raises(InterruptedTraining, match="while weighing the parts"):
         fit(dataset, config, split=split, work=begun, listen=before.append, should_stop=is_learned)
     after: list[Event] = []
     again = fit(dataset, config, split=split, work=resumed, listen=after.append)
     assert not any(isinstance(event, StepDone) for event in after)
-    assert again.training["memory"]["trials"] > 1
+    assert again.training["weighing"]["trials"] > 1
     assert_same_bytes({**again.weights}, {**whole.weights})
 
 

@@ -33,7 +33,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def obtain(directory: Path) -> TrainedEstimator:
+def obtain(directory: Path) -> TrainedEstimator[SasRec]:
     def listen(event: Event) -> None:
         match event:
             case EstimatorAwaited():
@@ -48,7 +48,7 @@ def obtain(directory: Path) -> TrainedEstimator:
     return load_or_train_estimator(store_in(directory), RING, split_none(RING), num_items=8, history_length=4, run=run)
 
 
-def digest(trained: TrainedEstimator) -> str:
+def digest(trained: TrainedEstimator[SasRec]) -> str:
     assert isinstance(trained.estimator, SasRec)
     arrays = sorted(module_arrays(trained.estimator).items())
     return hashlib.sha256(b"".join(array.tobytes() for _, array in arrays)).hexdigest()

@@ -29,7 +29,7 @@ def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
 
 def train(
     directory: Path | None, *, stop_after: int | None = None, **changes: Any
-) -> tuple[TrainedEstimator, list[Validated]]:
+) -> tuple[TrainedEstimator[SasRec], list[Validated]]:
     """Trained on the ring, where everyone has every item; stopped after so many steps of this call, if told to.
 
     With the validations of this call.
@@ -52,7 +52,7 @@ def train(
     return trained, [event for event in events if isinstance(event, Validated)]
 
 
-def same_scores(left: TrainedEstimator, right: TrainedEstimator) -> bool:
+def same_scores(left: TrainedEstimator[SasRec], right: TrainedEstimator[SasRec]) -> bool:
     asked = histories([0, 1, 2, 3], [-1, -1, 4, 5], [3, 2, 1, 0])
     return left.estimator.scores(asked).tobytes() == right.estimator.scores(asked).tobytes()
 

@@ -1,0 +1,30 @@
+"""A trained encoder as the tower of a score: its items stand at the leaves, inner nodes follow the best item below."""
+
+import numpy as np
+
+from beamtree.fitting.run import FitRun
+from beamtree.model.guide import inner_vectors
+from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.tower import tower_arrays
+from beamtree.training.randomness import numpy_generator
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array
+
+GUIDING_HISTORIES = 4096
+"""Training histories whose expectations inner nodes are made for."""
+
+
+def build_tower(run: FitRun, encoder: SasRec, tree: ItemTree) -> dict[str, AnyArray]:
+    """The arrays of a tower over a tree, named by part."""
+    expectations = _training_expectations(run, encoder)
+    on_step = run.stop_while("building the tower")
+    inner = inner_vectors(encoder.item_vectors(), expectations, tree, on_step=on_step)
+    return {f"tower/{name}": array for name, array in tower_arrays(encoder, tree, inner=inner).items()}
+
+
+def _training_expectations(run: FitRun, encoder: SasRec) -> Float32Array:
+    """What the encoder expects after some of the histories that it learned from, (histories, width)."""
+    generator = numpy_generator(run.config.training.seed, "guide")
+    chosen = np.sort(generator.permutation(len(run.instances))[:GUIDING_HISTORIES])
+    histories = run.instances.batch(chosen).histories
+    return encoder.expectations(histories.latest(encoder.history_length))

@@ -1,0 +1,185 @@
+"""The parts of a score put together: memory is counted, and what each part counts is chosen on validation users."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.labels import reachable_labels
+from beamtree.evaluation.protocol import evaluate, held_out_requests
+from beamtree.fitting.calibration import (
+    FEWEST_USERS,
+    LEARNED,
+    TOWER,
+    Calibrated,
+    Choice,
+    PartWeights,
+    calibrate,
+    evidence_weights,
+    grid_units,
+    repeats_evidence,
+    transitions_evidence,
+    tried_fades,
+    tried_repeat_fades,
+)
+from beamtree.fitting.pool import CandidatePool, gather_candidates
+from beamtree.fitting.run import FitRun
+from beamtree.fitting.validation import CUTOFFS, sample_users
+from beamtree.model.memory import Memory, MemoryWeights
+from beamtree.model.part import MakePartOnTree
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
+from beamtree.scorer import Scorer
+from beamtree.training.events import PartsWeighed
+from beamtree.training.trainer import SELECTION_METRIC
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """All arrays of a score by part and name, and what a model keeps of how its weights came about."""
+
+    arrays: dict[str, AnyArray]
+    report: dict[str, Any]
+
+
+def weigh(
+    run: FitRun, learned: Mapping[str, AnyArray], tree: ItemTree, *, parts: Mapping[str, MakePartOnTree] | None
+) -> Weighed:
+    """Count memory where it is a part, and weigh it and the tower beside what was learned in rounds.
+
+    learned: arrays of all other parts, the tower's among them. parts: makes learned parts of other people.
+    """
+    started, config = time.monotonic(), run.config
+    memory = None
+    if "memory" in config.model.parts:
+        memory = Memory.count(
+            run.dataset.sequences, run.split.train, num_items=len(run.dataset.items), settings=config.memory
+        )
+    choice = Choice(
+        has_learned=any(not name.startswith("tower/") for name in learned),
+        has_tower="tower" in config.model.parts,
+        has_memory=memory is not None,
+        repeats_can_return=memory is not None and not config.retrieval.excludes_seen,
+        tower=config.estimator.weight,
+        memory=config.memory,
+    )
+    users = sample_users(run.split.validation, config=config, seed=config.training.seed)
+    on_step = run.stop_while("weighing the parts of the score")
+    pool = None
+    if len(users) >= FEWEST_USERS:
+        reachable = reachable_labels(users, run.dataset.sequences, config=config)
+        requests = held_out_requests(run.dataset, reachable.users, exclude_seen=reachable.excludes_seen)
+        scorers = _scorers(learned, memory, tree, run=run, choice=choice, parts=parts)
+        proposers = [name for name in scorers if name in _proposers(choice)]
+        pool = gather_candidates(
+            requests,
+            reachable.labels,
+            tree,
+            scorers=scorers,
+            proposers=proposers,
+            beam_width=config.retrieval.beam_width,
+            on_step=on_step,
+        )
+        if memory is not None:
+            pool = _with_popularity(pool, memory)
+    calibrated = _calibrated(pool, choice)
+    weights = calibrated.weights
+    arrays = dict(learned)
+    report: dict[str, Any] = {"trials": calibrated.trials}
+    if choice.has_tower:
+        arrays["tower/weight"] = np.array(weights.tower, dtype=np.float32)
+        report["tower"] = weights.tower
+    if memory is not None:
+        arrays |= _named(memory.weighed(weights.memory))
+        report["memory"] = asdict(weights.memory)
+        report["links"] = len(memory.transitions.items) + len(memory.company.items)
+        report["memory_bytes"] = sum(array.nbytes for name, array in arrays.items() if name.startswith("memory/"))
+    metric = None
+    if len(users):
+        on_step()
+        search = BeamSearch(
+            Engine(build_scorer(arrays, tree, config=config, parts=parts), tree), config.retrieval.beam_width
+        )
+        metric = evaluate(search, run.dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
+    seconds = time.monotonic() - started
+    run.listen(PartsWeighed(_settings(choice, report), metric, is_calibrated=pool is not None, seconds=seconds))
+    return Weighed(arrays, report | {"validation": metric, "seconds": round(seconds, 1)})
+
+
+def _calibrated(pool: CandidatePool | None, choice: Choice) -> Calibrated:
+    """Weights that are best for the users of a pool, in the geometric mean of F and NDCG: both must be good."""
+    if pool is None:
+        return calibrate(None, choice, units={})
+
+    def measure(weights: PartWeights) -> float:
+        metrics = pool.measure(evidence_weights(weights, choice))
+        return float(np.sqrt(metrics["f@20"] * metrics["ndcg@20"]))
+
+    return calibrate(measure, choice, units=grid_units(choice, pool.spread))
+
+
+def _scorers(
+    learned: Mapping[str, AnyArray],
+    memory: Memory | None,
+    tree: ItemTree,
+    *,
+    run: FitRun,
+    choice: Choice,
+    parts: Mapping[str, MakePartOnTree] | None,
+) -> dict[str, Scorer]:
+    """One scorer for each kind of evidence, by the names that calibration knows; popularity is known of every item."""
+    config = run.config
+    scorers: dict[str, Scorer] = {}
+    if choice.has_learned:
+        rounds = {name: array for name, array in learned.items() if not name.startswith("tower/")}
+        scorers[LEARNED] = build_scorer(rounds, tree, config=config, parts=parts)
+    if choice.has_tower:
+        tower = {name: array for name, array in learned.items() if name.startswith("tower/")}
+        tower["tower/weight"] = np.ones((), dtype=np.float32)
+        scorers[TOWER] = build_scorer(tower, tree, config=config)
+    if memory is not None:
+        kinds = {
+            transitions_evidence(fade): MemoryWeights(transitions=1.0, popularity=0.0, fade=fade)
+            for fade in tried_fades(config.memory)
+        }
+        kinds["company"] = MemoryWeights(transitions=0.0, popularity=0.0, company=1.0)
+        kinds["popularity"] = MemoryWeights(transitions=0.0, popularity=1.0)
+        if choice.repeats_can_return:
+            kinds |= {
+                repeats_evidence(fade): MemoryWeights(transitions=0.0, popularity=0.0, repeats=1.0, repeat_fade=fade)
+                for fade in tried_repeat_fades(config.memory)
+            }
+        for name, weights in kinds.items():
+            scorers[name] = build_scorer(_named(memory.weighed(weights)), tree, config=config)
+    return scorers
+
+
+def _proposers(choice: Choice) -> set[str]:
+    """Whose own recommendations are candidates."""
+    fades = tried_fades(choice.memory)
+    repeats = tried_repeat_fades(choice.memory)[-1]
+    ends = {transitions_evidence(fades[0]), transitions_evidence(fades[-1])}
+    return {LEARNED, TOWER, *ends, "company", "popularity", repeats_evidence(repeats)}
+
+
+def _with_popularity(pool: CandidatePool, memory: Memory) -> CandidatePool:
+    """The pool with the popularity of all candidates that memory points to, as its sum counts it."""
+    counted = [values for name, values in pool.evidence.items() if name not in (LEARNED, TOWER)]
+    pointed_to = np.any([values > 0 for values in counted], axis=0)
+    popularity = np.where(pointed_to, memory.popularity[np.maximum(pool.items, 0)], np.float32(0))
+    return CandidatePool(pool.items, {**pool.evidence, "popularity": popularity}, pool.labels, num_items=pool.num_items)
+
+
+def _settings(choice: Choice, report: Mapping[str, Any]) -> dict[str, float]:
+    """What was chosen, by the names of the settings that keep it."""
+    chosen = {"estimator.weight": report["tower"]} if choice.has_tower else {}
+    return chosen | {f"memory.{name}": value for name, value in report.get("memory", {}).items()}
+
+
+def _named(memory: Memory) -> dict[str, AnyArray]:
+    return {f"memory/{name}": array for name, array in memory.arrays().items()}

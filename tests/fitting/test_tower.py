@@ -67,7 +67,7 @@ def test_the_tower_scores_leaves_as_the_encoder_scores_items_and_the_beam_follow
 
 def test_a_saved_model_with_a_tower_gives_the_same_answers(dataset: Dataset, tmp_path: Path) -> None:
     artefact = fit(dataset, config_of("tower", "memory"))
-    save_artefact(artefact, tmp_path / "model")
+    save_artefact(tmp_path / "model", artefact)
     loaded = load_artefact(tmp_path / "model")
     assert_same_bytes({**loaded.weights}, {**artefact.weights})
     split = split_users(dataset.sequences, seed=3, validation_share=0.3)

@@ -101,14 +101,14 @@ class _Search:
         self._graph = graph
         self._plan = plan
         self._tree = plan.tree
-        model, heads = plan.config.model, plan.config.estimator.heads
+        model = plan.config.model
         everywhere = range(plan.tree.height + 1)
         self._parts: list[tuple[AttentionGraph | TowerGraph | MemoryGraph, range]] = []
         if plan.attention is not None:
             attention = AttentionGraph(graph, plan.attention, tree=plan.tree, settings=model)
             self._parts.append((attention, model.attention_range(plan.tree.height)))
         if plan.tower is not None:
-            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree, heads=heads), everywhere))
+            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree), everywhere))
         if plan.memory is not None:
             self._parts.append((MemoryGraph(graph, plan.memory, tree=plan.tree), everywhere))
 

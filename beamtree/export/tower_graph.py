@@ -15,15 +15,15 @@ from beamtree.tree.item_tree import ItemTree
 class TowerGraph:
     """Adds the encoder and its inner products to a graph. `read_history` comes first, then `score` for any level.
 
-    weights: arrays by name within the part, as `model/tower.py` names them; heads: of the encoder's attention.
+    weights: arrays by name within the part, as `model/tower.py` names them.
     """
 
-    def __init__(self, graph: GraphBuilder, weights: Mapping[str, AnyArray], *, tree: ItemTree, heads: int) -> None:
+    def __init__(self, graph: GraphBuilder, weights: Mapping[str, AnyArray], *, tree: ItemTree) -> None:
         self._graph = graph
         self._weights = weights
         self._tree = tree
-        self._heads = heads
-        self._length, self._width = weights["encoder.positions"].shape
+        self._width = weights["node_table"].shape[1]
+        self._heads, self._length = weights["encoder.layers.0.recency"].shape
         self._layers = len({name.split(".")[2] for name in weights if name.startswith("encoder.layers.")})
         self._encoded = ""
 
@@ -34,13 +34,11 @@ class TowerGraph:
         leaves = graph.apply("Gather", graph.constant("leaf_of_item", tree.leaf_of_item), items)
         vectors = self._rows(graph.apply("Cast", leaves, to=TensorProto.INT64), tree.height)
         column = graph.apply("Cast", graph.apply("Unsqueeze", present, graph.integers(1)), to=TensorProto.FLOAT)
-        hidden = graph.apply("Add", graph.apply("Mul", vectors, column), self._constant("positions"))
-        mask = self._mask(present)
+        hidden = graph.apply("Mul", vectors, column)
         for layer in range(self._layers - 1):
-            hidden = self._block(hidden, f"layers.{layer}", asked=hidden, mask=mask)
+            hidden = self._block(hidden, f"layers.{layer}", present=present, last=self._length)
         # Of the last block only the latest position is asked.
-        asked, mask = (graph.apply("Slice", rows, graph.integers(-1), graph.integers(2**31)) for rows in (hidden, mask))
-        hidden = self._block(hidden, f"layers.{self._layers - 1}", asked=asked, mask=mask)
+        hidden = self._block(hidden, f"layers.{self._layers - 1}", present=present, last=1)
         weight = graph.constant("tower_weight", np.asarray(self._weights["weight"], dtype=np.float32))
         encoded = graph.apply("Mul", self._normalise(hidden, "final_norm"), weight)
         self._encoded = graph.apply("Reshape", encoded, graph.integers(self._width, 1))
@@ -50,19 +48,17 @@ class TowerGraph:
         product = self._graph.apply("MatMul", self._rows(nodes, level), self._encoded)
         return self._graph.apply("Reshape", product, self._graph.integers(-1))
 
-    def _block(self, hidden: str, name: str, *, asked: str, mask: str) -> str:
-        """A block's output (asked, width): `asked` are those rows of hidden (positions, width) that it computes.
-
-        mask: (asked, positions), 0 where a row sees a position, -inf elsewhere.
-        """
+    def _block(self, hidden: str, name: str, *, present: str, last: int) -> str:
+        """The `last` rows (last, width) of a block over hidden (positions, width); present: (positions,)."""
         graph, attention = self._graph, f"{name}.queries_keys_values"
         normalised = self._normalise(hidden, f"{name}.attention_norm")
-        asking = normalised if asked == hidden else self._normalise(asked, f"{name}.attention_norm")
+        asked, asking = (self._latest(rows, last) for rows in (hidden, normalised))
         scale = (self._width // self._heads) ** -0.5
         queries = self._heads_of(self._linear(asking, attention, third=0, scale=scale), axes=[1, 0, 2])
         keys = self._heads_of(self._linear(normalised, attention, third=1), axes=[1, 2, 0])
         values = self._heads_of(self._linear(normalised, attention, third=2), axes=[1, 0, 2])
-        shares = graph.apply("Softmax", graph.apply("Add", graph.apply("MatMul", queries, keys), mask), axis=-1)
+        logits = graph.apply("Add", graph.apply("MatMul", queries, keys), self._added(name, present=present, last=last))
+        shares = graph.apply("Softmax", logits, axis=-1)
         attended = graph.apply("Transpose", graph.apply("MatMul", shares, values), perm=[1, 0, 2])
         flat = graph.apply("Reshape", attended, graph.integers(-1, self._width))
         hidden = graph.apply("Add", asked, self._linear(flat, f"{name}.merge"))
@@ -74,13 +70,23 @@ class TowerGraph:
         by_head = self._graph.apply("Reshape", rows, self._graph.integers(-1, self._heads, self._width // self._heads))
         return self._graph.apply("Transpose", by_head, perm=axes)
 
-    def _mask(self, present: str) -> str:
-        """What each position sees (positions, positions): itself and the items before it."""
-        graph, size = self._graph, (self._length, self._length)
-        causal = graph.constant("tower_causal", np.tri(*size, dtype=np.bool_))
-        itself = graph.constant("tower_itself", np.eye(*size, dtype=np.bool_))
-        visible = graph.apply("Or", graph.apply("And", causal, present), itself)
-        return graph.apply("Where", visible, self._number("zero", 0.0), self._number("hidden", -math.inf))
+    def _latest(self, rows: str, last: int) -> str:
+        """The `last` of rows (positions, ...)."""
+        if last == self._length:
+            return rows
+        return self._graph.apply("Slice", rows, self._graph.integers(-last), self._graph.integers(2**31))
+
+    def _added(self, name: str, *, present: str, last: int) -> str:
+        """What is added to a block's attention (heads, last, positions).
+
+        By how many places before it is, where a row looks at itself or at an earlier item; -inf elsewhere.
+        """
+        graph, place = self._graph, np.arange(self._length)
+        age = (place[:, None] - place)[-last:]
+        by_age = np.where(age >= 0, self._array(f"{name}.recency")[:, np.maximum(age, 0)], np.float32(-math.inf))
+        visible = graph.apply("Or", present, graph.constant(f"tower_itself_{last}", age == 0))
+        by_place = graph.constant(f"tower_{name}.recency", by_age)
+        return graph.apply("Where", visible, by_place, self._number("hidden", -math.inf))
 
     def _normalise(self, rows: str, name: str) -> str:
         """Layer norm; the mean is taken away first, because runtimes subtract its square from the mean of squares."""

@@ -76,7 +76,14 @@ def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
     ArtefactError where arrays are missing or of impossible sizes.
     """
     recency, table = arrays.get("encoder.layers.0.recency"), arrays.get("node_table")
-    if recency is None or table is None or recency.ndim != 2 or table.ndim != 2 or table.shape[1] % recency.shape[0]:
+    if (
+        recency is None
+        or table is None
+        or recency.ndim != 2
+        or table.ndim != 2
+        or recency.size == 0
+        or table.shape[1] % recency.shape[0]
+    ):
         raise ArtefactError(
             "Expected the tower's encoder.layers.0.recency as (heads, history length) and its node_table as (nodes, "
             "width), a multiple of the heads; got "

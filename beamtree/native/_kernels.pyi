@@ -62,7 +62,7 @@ class Tower:
         weights: Mapping[str, NDArray[np.float32]],
         node_table: NDArray[np.float32],
         weight: float,
-        positions: int,
+        history_length: int,
         heads: int,
         layers: int,
     ) -> None: ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count, takewhile
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from beamtree.native.network import plain
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
-
-FIRST_OF_LAYER = "encoder.layers.{}.attention_norm.weight"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,34 +28,34 @@ class TowerArrays:
     width: int
 
     @classmethod
-    def pack(cls, arrays: Mapping[str, Any], tree: ItemTree, *, heads: int) -> TowerArrays:
-        """From the arrays of a tower by name (node_table, weight, encoder.positions, ...); heads share the width.
+    def pack(cls, arrays: Mapping[str, Any], tree: ItemTree) -> TowerArrays:
+        """From the arrays of a tower by name: node_table, weight, encoder.layers.0.recency, ...
 
-        NumPy arrays or torch tensors on the CPU, float32. Names that are not a tower's are left aside. InputError where
-        an array is missing or of another shape or type.
+        NumPy arrays or torch tensors on the CPU, float32; all sizes are those of the arrays. Names that are not a
+        tower's are left aside. InputError where an array is missing or of another shape or type.
         """
         named = {name: np.asarray(plain(array)) for name, array in arrays.items()}
         node_table = _checked(named, "node_table", (tree.num_nodes, None))
         width = node_table.shape[1]
-        if heads < 1 or width % heads:
-            raise InputError(
-                f"Expected a number of heads that divides the tower's width of {width}, got {heads}. Use the "
-                "estimator.heads that it was learned with."
-            )
         if not node_table.flags.c_contiguous:
             raise InputError("Expected the tower's node_table row by row in memory, as it is saved. Copy it so.")
-        positions = _checked(named, "encoder.positions", (None, width))
-        layers = max(1, sum(1 for _ in takewhile(lambda layer: FIRST_OF_LAYER.format(layer) in named, count())))
+        heads, history_length = _checked(named, "encoder.layers.0.recency", (None, None)).shape
+        if width % heads:
+            raise InputError(
+                f"Expected a number of heads that divides the tower's width of {width}, got {heads}: the rows of "
+                "encoder.layers.0.recency. Save or download the model again."
+            )
+        layers = len({name.split(".")[2] for name in named if name.startswith("encoder.layers.")})
         weights = {
             name: np.ascontiguousarray(_checked(named, name, shape))
-            for name, shape in _encoder_shapes(width, positions=len(positions), layers=layers)
+            for name, shape in _encoder_shapes(width, recency=(heads, history_length), layers=layers)
         }
         kernel = _kernels.Tower(
             kernel_tree(tree),
             weights=weights,
             node_table=node_table,
             weight=float(_checked(named, "weight", ())),
-            positions=len(positions),
+            history_length=history_length,
             heads=heads,
             layers=layers,
         )
@@ -76,10 +73,10 @@ class TowerArrays:
         )
 
 
-def _encoder_shapes(width: int, *, positions: int, layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _encoder_shapes(width: int, *, recency: tuple[int, int], layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     """What each array of an encoder is called, and its shape."""
-    yield "encoder.positions", (positions, width)
     for layer in range(layers):
+        yield f"encoder.layers.{layer}.recency", recency
         for name in ("attention_norm", "network_norm"):
             yield f"encoder.layers.{layer}.{name}.weight", (width,)
             yield f"encoder.layers.{layer}.{name}.bias", (width,)

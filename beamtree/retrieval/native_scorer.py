@@ -35,7 +35,7 @@ class NativeScorer:
             tree,
             attention=None if attention is None else _attention_arrays(attention, settings=settings),
             memory=None if memory is None else _memory_arrays(memory, tree),
-            tower=None if tower is None else TowerArrays.pack(tower, tree, heads=config.estimator.heads),
+            tower=None if tower is None else TowerArrays.pack(tower, tree),
             attention_from=settings.attention_range(tree.height).start,
         )
 

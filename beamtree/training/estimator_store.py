@@ -29,7 +29,7 @@ from beamtree.training.exclusive import exclusive
 from beamtree.training.module_arrays import load_module_arrays, module_arrays
 
 KIND = "finished estimator"
-LEARNING_VERSION = 5
+LEARNING_VERSION = 6
 """Of the way of learning: what was learned in an earlier one is not found."""
 
 

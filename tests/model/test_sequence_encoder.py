@@ -36,16 +36,55 @@ def test_a_position_sees_itself_and_what_came_before() -> None:
 
 
 def test_padding_is_never_looked_at() -> None:
-    model = estimator()
-    short = model.scores(histories([-1, -1, 2, 3]))
-    learned = model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN)
+    """It reads the row of item 0."""
+    model, asked = estimator(), histories([-1, -1, 2, 3], [-1, -1, -1, -1])
+    expected = model.expectations(asked)
+    assert np.isfinite(expected).all()
     with torch.no_grad():
-        model.encoder.positions[:2] += 10.0
-    np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
-    torch.testing.assert_close(
-        model.loss(torch.tensor([[-1, -1, 2, 3]]), torch.tensor([[-1, -1, 3, 4]]), proposal=UNEVEN), learned
-    )
-    assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
+        model.items[0] += 10.0
+    np.testing.assert_array_equal(model.expectations(asked), expected)
+
+
+@pytest.mark.parametrize("items", [[2], [2, 3], [3, 2, 3], [3, 1, 2, 5]])
+def test_what_is_expected_follows_from_the_latest_items_alone(items: list[int]) -> None:
+    """From no more than `history_length` of them, however much padding is in front."""
+    model = estimator()
+    expected = model.encode(torch.tensor([items]))[0, -1]
+    for padding in range(4 - len(items) + 1):
+        torch.testing.assert_close(model.encode(torch.tensor([[-1] * padding + items]))[0, -1], expected)
+    asked = histories([-1] * (4 - len(items)) + items)
+    torch.testing.assert_close(torch.from_numpy(model.expectations(asked))[0], expected)
+    for before in ([-1], [0], [5, 4, 4, 1, 0]):
+        longer = np.concatenate([histories(before), asked], axis=1)
+        np.testing.assert_array_equal(model.expectations(longer), model.expectations(asked))
+
+
+def test_a_position_of_a_window_expects_what_the_history_cut_there_does() -> None:
+    """So whatever is learned anywhere in a window holds for the histories that are asked about."""
+    model = estimator()
+    windows = histories([3, 1, 2, 5], [-1, 4, 4, 0], [-1, -1, -1, 2], [5, 3, 1, 2])
+    encoded = model.encode(torch.from_numpy(windows).long())
+    for row, position in np.argwhere(windows >= 0):
+        cut = np.full((1, 4), -1, dtype=np.int32)
+        cut[0, 3 - position :] = windows[row, : position + 1]
+        torch.testing.assert_close(encoded[row, position], torch.from_numpy(model.expectations(cut))[0])
+
+
+def test_order_is_known_by_recency_alone() -> None:
+    model, asked = estimator(layers=1), histories([0, 1, 2, 3], [2, 0, 1, 3])
+    first, other = model.expectations(asked)
+    assert np.abs(first - other).max() > 0.01
+    with torch.no_grad():
+        model.get_parameter("encoder.layers.0.recency").zero_()
+    first, other = model.expectations(asked)
+    np.testing.assert_allclose(first, other, atol=1e-5)
+
+
+def test_heads_begin_by_looking_at_the_latest_items_and_ever_further_back() -> None:
+    model = estimator()
+    for layer in range(2):
+        recency = model.get_parameter(f"encoder.layers.{layer}.recency").detach().numpy()
+        np.testing.assert_allclose(recency, [[0.0, -0.3, -0.6, -0.9], [0.0, -0.05, -0.1, -0.15]], rtol=1e-6)
 
 
 def test_the_encoder_reads_any_vectors_and_never_those_that_are_absent() -> None:
@@ -62,7 +101,7 @@ def test_names_of_stored_numbers() -> None:
     """Kernels and the ONNX graph read them by these names."""
     model = estimator(layers=1)
     block = ["attention_norm", "queries_keys_values", "merge", "network_norm", "widen", "narrow"]
-    names = ["positions", *(f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias"))]
+    names = ["layers.0.recency", *(f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias"))]
     names += ["final_norm.weight", "final_norm.bias"]
     assert list(model.encoder.state_dict()) == names
     assert list(model.state_dict()) == ["items", *(f"encoder.{name}" for name in names)]
@@ -89,7 +128,7 @@ def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypat
         monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
         model = estimator()
         losses.append(model.loss(inputs, targets, proposal=UNEVEN))
-        gradients.append(torch.autograd.grad(losses[-1], [model.items, model.encoder.positions]))
+        gradients.append(torch.autograd.grad(losses[-1], list(model.parameters())))
     logits = model.encode(inputs) @ model.items.T
     torch.testing.assert_close(
         losses[0], torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
@@ -109,7 +148,7 @@ def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
     vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
     expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
     torch.testing.assert_close(loss, expected)
-    every = [model.items, model.encoder.positions]
+    every = list(model.parameters())
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
 
 

@@ -48,12 +48,13 @@ def named(arrays: dict[str, AnyArray]) -> dict[str, AnyArray]:
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("history_length", [1, 3, 8, 13])
 def test_on_the_leaves_it_is_sasrec(layers: int, history_length: int) -> None:
-    """Whatever the settings say of sizes but heads: those of the arrays count. Longer histories are cut."""
+    """Whatever the settings say of sizes: those of the arrays count. Longer histories are cut."""
     tree = random_tree(11, branching=2, seed=1, num_leaves=13)
     model = sasrec(11, history_length=history_length, layers=layers)
     arrays = tower_arrays(model, tree, inner=inner_vectors(tree), weight=0.7)
     histories = random_histories(7, length=history_length + 2, num_items=11, generator=np.random.default_rng(0))
-    scores = build_torch_scorer(named(arrays), tree, config=CONFIG).prepare(Requests(Histories.of_rows(histories)))
+    config = small_config(estimator={"width": 8, "layers": 4, "heads": 2})
+    scores = build_torch_scorer(named(arrays), tree, config=config).prepare(Requests(Histories.of_rows(histories)))
     leaves = tree.leaf_of_item.astype(np.int64)
     found = np.stack([scores.scores(row, tree.height, leaves) for row in range(7)])
     np.testing.assert_allclose(found, 0.7 * model.scores(histories), rtol=1e-5, atol=1e-5)
@@ -93,12 +94,15 @@ def test_vectors_or_items_of_another_tree_are_refused() -> None:
 def test_arrays_that_do_not_fit_are_refused() -> None:
     tree = random_tree(11, branching=2, seed=1)
     arrays = named(tower_arrays(sasrec(11), tree, inner=inner_vectors(tree)))
-    with pytest.raises(ArtefactError, match=r"share the width of 6 evenly, got 4\. Give the estimator\.heads"):
-        build_torch_scorer(arrays, tree, config=small_config(estimator={"heads": 4}))
+    first = "tower/encoder.layers.0.recency"
+    for heads in (4, 0):
+        spoilt = {**arrays, first: np.zeros((heads, 5), dtype=np.float32)}
+        with pytest.raises(ArtefactError, match=rf"a multiple of the heads; got \({heads}, 5\) and \(\d+, 6\)"):
+            build_torch_scorer(spoilt, tree, config=CONFIG)
     with pytest.raises(ArtefactError, match="tower/node_table and 0 more"):
         build_torch_scorer(arrays, random_tree(12, branching=2, seed=1), config=CONFIG)
-    without = {name: array for name, array in arrays.items() if name != "tower/encoder.positions"}
-    with pytest.raises(ArtefactError, match="they are missing"):
+    without = {name: array for name, array in arrays.items() if name != first}
+    with pytest.raises(ArtefactError, match=r"got nothing and \(\d+, 6\)"):
         build_torch_scorer(without, tree, config=CONFIG)
 
 

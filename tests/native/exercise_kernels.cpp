@@ -130,16 +130,16 @@ struct Remembered {
 
 // An encoder of random weights.
 struct RandomEncoder {
-    std::vector<float> weights, place;
+    std::vector<float> weights, recency;
     std::unique_ptr<SequenceEncoder> encoder;
 
-    RandomEncoder(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t positions)
-        : weights(random_values<float>(random, 4 * width * width)), place(random_values<float>(random, positions * width)) {
+    RandomEncoder(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t history)
+        : weights(random_values<float>(random, 4 * width * width)), recency(random_values<float>(random, heads * history)) {
         const RawNorm norm{weights.data(), weights.data()};
         const RawLinear linear{weights.data(), weights.data()};
-        const RawBlock block{norm, linear, linear, norm, linear, linear};
+        const RawBlock block{norm, linear, recency.data(), linear, norm, linear, linear};
         encoder = std::make_unique<SequenceEncoder>(
-            place.data(), positions, width, heads, std::vector<RawBlock>(static_cast<std::size_t>(layers), block), norm);
+            EncoderSizes{width, heads, history}, std::vector<RawBlock>(static_cast<std::size_t>(layers), block), norm);
     }
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,6 @@ class PlainTower:
     tree: ItemTree
     node_table: Float32Array
     weight: float
-    heads: int
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As a model holds them, without the part's name."""
@@ -30,15 +30,17 @@ class PlainTower:
 
     @torch.no_grad()
     def encode(self, histories: Histories) -> Float32Array:
-        """Vectors (n, width), each history by itself."""
-        vectors = self.node_table[self.tree.level_offsets[self.tree.height] + self.tree.leaf_of_item]
+        """Vectors (n, width), each history by itself, in double precision."""
+        encoder = copy.deepcopy(self.encoder).double()
+        rows = self.tree.level_offsets[self.tree.height] + self.tree.leaf_of_item
+        vectors = self.node_table[rows].astype(np.float64)
         encoded = []
         for number in range(len(histories)):
             history = histories.row(number)[-self.encoder.history_length :]
             read = vectors[history] if len(history) else np.zeros_like(vectors[:1])
             present = torch.full((1, len(read)), len(history) > 0)
-            encoded.append(self.encoder(torch.from_numpy(read)[None], present=present)[0, -1].numpy())
-        return np.stack(encoded)
+            encoded.append(encoder(torch.from_numpy(read)[None], present=present)[0, -1].numpy())
+        return np.stack(encoded).astype(np.float32)
 
     def scores(self, vector: Float32Array, level: int, nodes: Int64Array) -> Float32Array:
         """Scores (n,) of nodes (n,) of a level for an encoded history (width,)."""
@@ -49,7 +51,7 @@ class PlainTower:
 def random_tower(
     generator: np.random.Generator, tree: ItemTree, *, width: int, layers: int, heads: int, history_length: int
 ) -> PlainTower:
-    """A tower in which no weight, gain or bias has its special first value."""
+    """A tower in which no weight, gain, bias or recency has its special first value."""
     draws = torch.Generator().manual_seed(int(generator.integers(1 << 30)))
     encoder = SequenceEncoder(width, history_length=history_length, layers=layers, heads=heads)
     initialise(encoder, draws)
@@ -57,4 +59,4 @@ def random_tower(
         for tensor in encoder.state_dict().values():
             tensor += 0.3 * torch.randn(tensor.shape, generator=draws) / tensor.shape[-1] ** (0.5 * (tensor.dim() > 1))
     table = generator.normal(size=(tree.num_nodes, width)).astype(np.float32)
-    return PlainTower(encoder, tree, table, weight=0.7, heads=heads)
+    return PlainTower(encoder, tree, table, weight=0.7)

@@ -1,9 +1,9 @@
 // SASRec's encoder: from the vectors of a history to the one of what comes next.
 //
 // Blocks of self-attention and a small network, each normalised before it and added to what came in. Positions are rows.
-// A position sees itself and those before it, and only the last one is asked for: of the last block the others are needed
-// as keys and values alone. What a query meets is taken a few rows at a time, so that it stays in cache and what a
-// position cannot see is mostly not computed.
+// A position sees itself and those before it, each by how many places before, and only the last one is asked for: of the
+// last block the others are needed as keys and values alone. What a query meets is taken a few rows at a time, so that it
+// stays in cache and what a position cannot see is mostly not computed.
 #pragma once
 
 #include <algorithm>
@@ -31,10 +31,17 @@ struct RawNorm {
 struct RawBlock {
     RawNorm attention_norm;
     RawLinear queries_keys_values;  // (3 width, width): queries, then keys, then values
+    const float* recency;           // (heads, history length): added where a position looks at the one so many before it
     RawLinear merge;                // (width, width)
     RawNorm network_norm;
     RawLinear widen;   // (4 width, width)
     RawLinear narrow;  // (width, 4 width)
+};
+
+struct EncoderSizes {
+    index_t width;           // of vectors
+    index_t heads;           // they share the width evenly
+    index_t history_length;  // so many of the latest items are read
 };
 
 // out = in W^T + b, with W kept transposed; columns behind the outputs are zero.
@@ -125,13 +132,21 @@ class EncoderBlock {
     // Rows that are taken from queries to the block's end at a time.
     static constexpr index_t rows_at_a_time = 24;
 
-    EncoderBlock(const RawBlock& raw, index_t width, index_t heads)
-        : width_(width), heads_(heads), head_width_(width / heads), attention_norm_(raw.attention_norm, width),
-          queries_(third(raw.queries_keys_values, 0, width), width, width,
-                   1 / std::sqrt(static_cast<float>(width / heads))),
-          keys_(third(raw.queries_keys_values, 1, width), width, width),
-          values_(third(raw.queries_keys_values, 2, width), width, width), merge_(raw.merge, width, width),
-          network_norm_(raw.network_norm, width), widen_(raw.widen, width, 4 * width), narrow_(raw.narrow, 4 * width, width) {}
+    EncoderBlock(const RawBlock& raw, const EncoderSizes& sizes)
+        : width_(sizes.width), heads_(sizes.heads), head_width_(width_ / heads_), history_length_(sizes.history_length),
+          attention_norm_(raw.attention_norm, width_),
+          queries_(third(raw.queries_keys_values, 0, width_), width_, width_,
+                   1 / std::sqrt(static_cast<float>(head_width_))),
+          keys_(third(raw.queries_keys_values, 1, width_), width_, width_),
+          values_(third(raw.queries_keys_values, 2, width_), width_, width_), merge_(raw.merge, width_, width_),
+          network_norm_(raw.network_norm, width_), widen_(raw.widen, width_, 4 * width_),
+          narrow_(raw.narrow, 4 * width_, width_) {
+        recency_.allocate(heads_, history_length_ + rows_at_a_time + lanes<float>);
+        for (index_t head = 0; head < heads_; ++head) {
+            const float* by_age = raw.recency + head * history_length_;
+            std::reverse_copy(by_age, by_age + history_length_, recency_.row(head));
+        }
+    }
 
     // The hidden rows from first on, of all positions; the rows before stay as they came in.
     void apply(EncoderScratch& at, index_t positions, index_t first) const {
@@ -173,17 +188,24 @@ class EncoderBlock {
         multiply<Layout::by_rows, Start::zero>(at.weights.row(0), at.weights.stride, at.queries.row(first) + column,
                                                at.queries.stride, at.keys_by_depth.row(column), at.keys_by_depth.stride, rows,
                                                head_width_, padded);
-        for (index_t i = 0; i < rows; ++i) softmax(at.weights.row(i), first + i + 1, padded);
+        const float* added = recency_.row(head) + history_length_ - first - 1;
+        for (index_t i = 0; i < rows; ++i) softmax(at.weights.row(i), added - i, first + i + 1, padded);
         multiply<Layout::by_rows, Start::zero>(at.attended.row(0) + column, at.attended.stride, at.weights.row(0),
                                                at.weights.stride, at.values.row(0) + column, at.values.stride, rows, seen,
                                                round_up(head_width_, lanes<float>));
     }
 
-    // The softmax of the first `seen` values; those behind them, up to whole vectors, become zero.
-    static void softmax(float* row, index_t seen, index_t padded) {
-        std::fill(row + seen, row + padded, -std::numeric_limits<float>::infinity());
-        Floats most = load(row);
-        for (index_t j = lanes<float>; j < padded; j += lanes<float>) most = larger(most, load(row + j));
+    // The softmax of the first `seen` values, to each of which one is added; those behind them, up to whole vectors, become
+    // zero.
+    static void softmax(float* row, const float* added, index_t seen, index_t padded) {
+        constexpr float never = -std::numeric_limits<float>::infinity();
+        std::fill(row + seen, row + padded, never);
+        Floats most = splat(never);
+        for (index_t j = 0; j < padded; j += lanes<float>) {
+            const Floats sum = load(row + j) + load(added + j);
+            store(row + j, sum);
+            most = larger(most, sum);
+        }
         const float highest = horizontal_max(most);
         Floats sum{};
         for (index_t j = 0; j < padded; j += lanes<float>) {
@@ -195,7 +217,8 @@ class EncoderBlock {
         for (index_t j = 0; j < padded; j += lanes<float>) store(row + j, load(row + j) * share);
     }
 
-    index_t width_, heads_, head_width_;
+    index_t width_, heads_, head_width_, history_length_;
+    Matrix<float> recency_;  // (heads, history length): oldest first, then zeros, for vectors that reach behind the latest
     LayerNorm attention_norm_;
     Linear queries_, keys_, values_, merge_;  // queries are scaled by 1 / sqrt(width of a head)
     LayerNorm network_norm_;
@@ -203,22 +226,18 @@ class EncoderBlock {
 };
 
 struct SequenceEncoder {
-    index_t width = 0, heads = 0;
-    index_t positions = 0;         // so many of the latest items are read
-    Matrix<float> place;           // (positions, width): added to the item's vector; the last one is the latest item's
+    index_t width = 0;
+    index_t history_length = 0;  // so many of the latest items are read
     std::vector<EncoderBlock> blocks;
     LayerNorm final_norm;
 
-    SequenceEncoder(const float* raw_place, index_t positions_, index_t width_, index_t heads_,
-                    const std::vector<RawBlock>& raw_blocks, const RawNorm& raw_norm)
-        : width(width_), heads(heads_), positions(positions_), final_norm(raw_norm, width_) {
-        place.allocate(positions, width);
-        for (index_t i = 0; i < positions; ++i) std::copy(raw_place + i * width, raw_place + (i + 1) * width, place.row(i));
-        for (const RawBlock& block : raw_blocks) blocks.emplace_back(block, width, heads);
+    SequenceEncoder(const EncoderSizes& sizes, const std::vector<RawBlock>& raw_blocks, const RawNorm& raw_norm)
+        : width(sizes.width), history_length(sizes.history_length), final_norm(raw_norm, sizes.width) {
+        for (const RawBlock& block : raw_blocks) blocks.emplace_back(block, sizes);
     }
 
     // What comes after a history, to out (width,), up to whole vectors. copy_row(i, to) writes the vector (width,) of the
-    // i-th of its items, oldest first; no more of them than positions. No items are as one with a vector of zeros.
+    // i-th of its items, oldest first; no more of them than history_length. No items are as one with a vector of zeros.
     template <class CopyRow>
     void encode(index_t items, CopyRow&& copy_row, float* out) const {
         EncoderScratch& at = EncoderScratch::of_this_thread();
@@ -228,8 +247,6 @@ struct SequenceEncoder {
             float* row = at.hidden.row(i);
             std::fill(row, row + padded, 0.0f);
             if (items > 0) copy_row(i, row);
-            for (index_t j = 0; j < padded; j += lanes<float>)
-                store(row + j, load(row + j) + load(place.row(positions - rows + i) + j));
         }
         for (std::size_t i = 0; i < blocks.size(); ++i)
             blocks[i].apply(at, rows, i + 1 < blocks.size() ? 0 : rows - 1);

@@ -26,7 +26,7 @@ struct Tower {
 
     // The request's vector, to out (width,), up to whole vectors.
     void encode(const Tree& tree, const HistorySpan& history, float* out) const {
-        const index_t known = std::min(history.length, encoder.positions);
+        const index_t known = std::min(history.length, encoder.history_length);
         const std::int32_t* latest = history.items + (history.length - known);
         const index_t leaves = tree.offset(tree.height);
         auto row_of = [&](index_t i) { return leaves + tree.leaf_of_item[latest[i]]; };

@@ -7,12 +7,9 @@
 
 namespace beamtree {
 
-// What a tower is made of besides its arrays.
-struct TowerSizes {
-    index_t positions, width, heads, layers;
-};
-
-inline SequenceEncoder pack_encoder(const nb::dict& weights, const TowerSizes& sizes) {
+inline SequenceEncoder pack_encoder(const nb::dict& weights, const EncoderSizes& sizes, index_t layers) {
+    require(sizes.history_length >= 1 && sizes.width >= 1 && layers >= 1, "tower: expected positive sizes");
+    require(sizes.heads >= 1 && sizes.width % sizes.heads == 0, "tower: expected heads that divide the width");
     WeightReader<float> reader(weights);
     const index_t width = sizes.width;
     auto norm = [&](const std::string& name) {
@@ -22,19 +19,19 @@ inline SequenceEncoder pack_encoder(const nb::dict& weights, const TowerSizes& s
         return RawLinear{reader.read(name + ".weight", outputs * inputs), reader.read(name + ".bias", outputs)};
     };
     std::vector<RawBlock> blocks;
-    for (index_t i = 0; i < sizes.layers; ++i) {
+    for (index_t i = 0; i < layers; ++i) {
         const std::string block = "encoder.layers." + std::to_string(i);
         blocks.push_back(RawBlock{
             .attention_norm = norm(block + ".attention_norm"),
             .queries_keys_values = linear(block + ".queries_keys_values", width, 3 * width),
+            .recency = reader.read(block + ".recency", sizes.heads * sizes.history_length),
             .merge = linear(block + ".merge", width, width),
             .network_norm = norm(block + ".network_norm"),
             .widen = linear(block + ".widen", width, 4 * width),
             .narrow = linear(block + ".narrow", 4 * width, width),
         });
     }
-    return SequenceEncoder(reader.read("encoder.positions", sizes.positions * width), sizes.positions, width, sizes.heads,
-                           blocks, norm("encoder.final_norm"));
+    return SequenceEncoder(sizes, blocks, norm("encoder.final_norm"));
 }
 
 struct PyTower {
@@ -43,21 +40,14 @@ struct PyTower {
     SequenceEncoder encoder;
     Tower tower;
 
-    PyTower(std::shared_ptr<PyTree> of_tree, const nb::dict& weights, Array2<float> nodes, float weight, index_t positions,
-            index_t heads, index_t layers)
+    PyTower(std::shared_ptr<PyTree> of_tree, const nb::dict& weights, Array2<float> nodes, float weight,
+            index_t history_length, index_t heads, index_t layers)
         : tree(of_tree), node_table(nodes),
-          encoder(pack_encoder(weights, checked(TowerSizes{positions, extent(nodes, 1), heads, layers}))),
+          encoder(pack_encoder(weights, EncoderSizes{extent(nodes, 1), heads, history_length}, layers)),
           tower{encoder, nodes.data(), weight} {
         require(extent(nodes, 0) == tree->tree.num_nodes(), "node_table: expected one row for every node");
     }
     PyTower(const PyTower&) = delete;
-
-   private:
-    static TowerSizes checked(const TowerSizes& sizes) {
-        require(sizes.positions >= 1 && sizes.width >= 1 && sizes.layers >= 1, "tower: expected positive sizes");
-        require(sizes.heads >= 1 && sizes.width % sizes.heads == 0, "tower: expected heads that divide the width");
-        return sizes;
-    }
 };
 
 }  // namespace beamtree

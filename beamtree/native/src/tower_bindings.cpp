@@ -32,7 +32,7 @@ nb::object encode_histories(const PyTower& given, const Array1<std::int32_t>& it
 void bind_tower(nb::module_& m) {
     nb::class_<PyTower>(m, "Tower")
         .def(nb::init<std::shared_ptr<PyTree>, nb::dict, Array2<float>, float, index_t, index_t, index_t>(), "tree"_a,
-             nb::kw_only(), "weights"_a, "node_table"_a, "weight"_a, "positions"_a, "heads"_a, "layers"_a)
+             nb::kw_only(), "weights"_a, "node_table"_a, "weight"_a, "history_length"_a, "heads"_a, "layers"_a)
         .def("encode", &encode_histories, nb::kw_only(), "items"_a, "starts"_a, "ends"_a);
 }
 

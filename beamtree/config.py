@@ -19,6 +19,7 @@ Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PresetName = Literal["instant", "small", "default", "paper"]
 PartName = Literal["attention", "tower", "memory"]
 MAX_EPOCHS = 1000.0
+MOST_ITEMS_SCORED, DRAWN_NEGATIVES = 10_000, 1_000
 MovedRows = Literal["travel", "rebuild", "stay"]
 PathStart = Literal["level", "root", "every"]
 PathCorrection = Literal["negatives", "published"]
@@ -322,15 +323,25 @@ class EstimatorSettings(_Section):
     first_vectors: Literal["cooccurrence", "random"] = Field(
         "cooccurrence", description="items start from who interacted with what, or at random, as published"
     )
-    negatives: int | None = Field(
-        None,
-        ge=1,
-        description="draws of items that a step's targets are told from, half of them by frequency; default: all items",
+    negatives: Annotated[int, Field(ge=1)] | Literal["auto", "all"] = Field(
+        "auto",
+        description="sampled-softmax negatives per step, half of them drawn by frequency; all: the softmax is over all "
+        "items; auto: over all of up to 10,000 items, else 1,000 draws",
     )
-    epochs: int = Field(30, ge=1, le=1000, description="at most so many passes over the training sequences")
-    batch_size: int = Field(64, ge=1, le=4096, description="windows of the history's length per step")
-    learning_rate: float = Field(1e-3, gt=0.0, le=1.0, description="after a short warm-up")
-    patience: int = Field(3, ge=1, description="stop after so many epochs without a better validation")
+    epochs: float = Field(
+        10.0,
+        gt=0.0,
+        le=MAX_EPOCHS,
+        description="at most so many passes over the training sequences; fractions are fine",
+    )
+    most_positions: int | None = Field(
+        8_000_000, ge=1, description="at most so many positions are learned from, however many epochs that is"
+    )
+    batch_positions: int = Field(3200, ge=1, le=1_000_000, description="positions of training sequences per step")
+    learning_rate: float = Field(3e-3, gt=0.0, le=1.0, description="at its peak, after a short warm-up")
+    decay: Literal["cosine", "constant"] = Field("cosine", description="of the learning rate after warm-up")
+    validations: int = Field(8, ge=1, le=10_000, description="how often to validate, evenly spaced")
+    patience: int = Field(3, ge=1, description="stop after so many validations without a better one")
     weight: float | None = Field(
         None, ge=0.0, description="what the tower counts in the score; default: calibrated on validation users"
     )
@@ -340,6 +351,13 @@ class EstimatorSettings(_Section):
         lt=2**32,
         description="its own, so that runs with other seeds can share it; default: training.seed",
     )
+
+    def negatives_of(self, num_items: int) -> int | None:
+        """How many negatives are drawn per step from a catalogue of so many items; None: all items are scored."""
+        if self.negatives == "all" or (self.negatives == "auto" and num_items <= MOST_ITEMS_SCORED):
+            return None
+        drawn = DRAWN_NEGATIVES if self.negatives == "auto" else self.negatives
+        return drawn if drawn < num_items else None
 
     def contradictions(self) -> list[str]:
         """Heads that do not share the width evenly."""
@@ -422,7 +440,7 @@ class Config(_Section):
 
         It did not have all of today's settings, and it may have taken some together that are refused now.
         """
-        return cls.resolve(_merge(_BEFORE_RECORDED, settings), refuse_contradictions=False)
+        return cls.resolve(_renamed(_merge(_BEFORE_RECORDED, settings)), refuse_contradictions=False)
 
     @classmethod
     def resolve(cls, raw: Mapping[str, Any], *, refuse_contradictions: bool = True) -> Self:
@@ -496,18 +514,40 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "patience": 100,
             "device": "auto",
         },
-        "estimator": {"width": 24, "layers": 4, "first_vectors": "random"},
+        "estimator": {
+            "history_length": 69,
+            "width": 24,
+            "layers": 4,
+            "first_vectors": "random",
+            "negatives": "all",
+            "epochs": 30,
+            "most_positions": None,
+            "batch_positions": 64 * 69,
+            "learning_rate": 1e-3,
+            "decay": "constant",
+            "validations": 30,
+        },
     },
 }
 
 # What these were before they could be set, for settings that were recorded without them.
 _BEFORE_RECORDED = {
     "model": {"first_vectors": "random", "parts": ["attention"]},
-    "estimator": {"first_vectors": "random"},
+    "estimator": {"first_vectors": "random", "negatives": "all", "most_positions": None, "decay": "constant"},
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
     "data": {"shuffle_ties": False, "min_held_out": 1},
     "retrieval": {"exclude_seen": True},
 }
+
+
+def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
+    """Settings that had another name or value: the estimator's negatives, and its batches, once counted in windows."""
+    estimator = dict(recorded["estimator"])
+    if estimator["negatives"] is None:
+        estimator["negatives"] = "all"
+    if "batch_size" in estimator:
+        estimator["batch_positions"] = 50 * estimator.pop("batch_size")
+    return {**recorded, "estimator": estimator}
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,97 +1,102 @@
-"""A step of learning SASRec on a large catalogue, against the same step written down plainly in torch.
+"""Learning SASRec, by the shape of the log: microseconds per position, making batches and updates included.
 
 python -m benchmarks.estimator --json
 
-Plainly: every history padded to the full length, items looked up in the whole table wherever they are needed, the
-scores of the sample kept for the way back, and torch's usual Adam.
+Items and lengths of histories are like those of the logs that the shapes are named after; which item follows which is
+random. CPU time counts all threads.
 """
 
 import argparse
-from collections.abc import Callable
+import time
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
-from beamtree.model.proposal import Proposal
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import split_none
 from beamtree.model.sequence_encoder import SasRec
-from benchmarks.measure import report, take_turns
+from beamtree.training.estimate import sequence_learner
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.schedule import estimator_schedule
+from beamtree.training.windows import TrainingWindows
+from beamtree.types import Int32Array
+from benchmarks.measure import report
 
-HISTORY_LENGTH = 69
-SHORTEST, MEAN_BEYOND = 14, 13.0
-"""Lengths of the windows: exponential beyond the shortest, about those of a log where most users have twenty items."""
+HISTORY_LENGTH = 50
+HORIZON = TargetHorizon(10, each=10)
 
 
-def measure_estimator(*, items: int, negatives: int, turns: int) -> dict[str, float]:
-    """Milliseconds per step both ways, and the speedup; both have the same loss."""
-    settings = EstimatorSettings(negatives=negatives, dropout=0.0)
-    histories, targets = _windows(settings.batch_size, items=items)
-    proposal = Proposal.half_by_frequency(np.random.default_rng(0).zipf(1.5, size=items))
-    plain, ours = (
-        SasRec(settings, num_items=items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0))
-        for _ in range(2)
+@dataclass(frozen=True)
+class Shape:
+    """users: how many have interactions, as many as 2 and an exponential draw of the mean `beyond`."""
+
+    users: int
+    beyond: float
+    items: int
+
+
+SHAPES = {
+    "ml-1m": Shape(users=2_000, beyond=163.0, items=3_706),
+    "globo": Shape(users=40_000, beyond=7.5, items=46_033),
+    "amazon-8cat": Shape(users=40_000, beyond=11.0, items=184_530),
+}
+
+
+def measure_estimator(shape: Shape, *, seconds: float) -> dict[str, float]:
+    """CPU and wall time per position: that of the best step, and the median, of so many seconds of training."""
+    settings = EstimatorSettings()
+    sequences = _sequences(shape)
+    windows = TrainingWindows.cut(sequences, split_none(sequences), length=HISTORY_LENGTH, horizon=HORIZON)
+    model = SasRec(
+        settings, num_items=shape.items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0)
     )
+    learner = sequence_learner(model, windows=windows, seed=0)
+    num_positions = int(windows.lengths.sum())
+    order = estimator_schedule(settings, num_windows=len(windows), num_positions=num_positions, seed=0).order
 
-    def plain_loss() -> Tensor:
-        vectors, labels = plain.encode(histories)[targets >= 0], targets[targets >= 0]
-        sample, stand_for = proposal.draw(negatives)
-        wanted = (vectors * functional.embedding(labels, plain.items)).sum(dim=1, keepdim=True)
-        others = vectors @ functional.embedding(sample, plain.items).T + stand_for.float().log()
-        scores = torch.cat([wanted, others.masked_fill(labels.unsqueeze(1) == sample, -torch.inf)], dim=1)
-        return functional.cross_entropy(scores, torch.zeros_like(labels))
+    def learn(step: int) -> tuple[float, float]:
+        """CPU and wall time per position."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        batch = windows.batch(order.instances_of(step))
+        learner.apply(learner.gradients(batch, step=step), step=step, learning_rate=settings.learning_rate)
+        return (time.process_time() - cpu) / len(batch.inputs), (time.perf_counter() - wall) / len(batch.inputs)
 
-    torch.manual_seed(0)
-    expected = plain_loss()
-    torch.manual_seed(0)
-    torch.testing.assert_close(ours.loss(histories, targets, proposal=proposal), expected)
-    contestants = {
-        "plain": _step(plain, plain_loss, torch.optim.AdamW(plain.parameters())),
-        "ours": _step(
-            ours,
-            lambda: ours.loss(histories, targets, proposal=proposal),
-            torch.optim.AdamW(ours.parameters(), fused=True),
-        ),
-    }
-    best = {name: min(times) for name, times in take_turns(contestants, turns=turns).items()}
+    started, taken = time.perf_counter(), [learn(0)]
+    while time.perf_counter() - started < seconds:
+        taken.append(learn(len(taken)))
+    best, median = (statistic(np.array(taken), axis=0) * 1e6 for statistic in (np.min, np.median))
     return {
-        "plain_ms_per_step": best["plain"] * 1e3,
-        "ours_ms_per_step": best["ours"] * 1e3,
-        "speedup": best["plain"] / best["ours"],
+        "cpu_us_per_position": float(best[0]),
+        "wall_us_per_position": float(best[1]),
+        "median_cpu_us": float(median[0]),
+        "median_wall_us": float(median[1]),
     }
 
 
-def _step(model: SasRec, loss: Callable[[], Tensor], optimiser: torch.optim.Optimizer) -> Callable[[], None]:
-    def step() -> None:
-        optimiser.zero_grad()
-        loss().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-        optimiser.step()
-
-    return step
-
-
-def _windows(count: int, *, items: int) -> tuple[Tensor, Tensor]:
-    """Random inputs and targets (count, length), -1 in front of both."""
-    generator = torch.Generator().manual_seed(0)
-    lengths = SHORTEST + torch.empty(count).exponential_(1 / MEAN_BEYOND, generator=generator)
-    is_input = torch.arange(HISTORY_LENGTH, 0, -1) <= lengths.unsqueeze(1)
-    drawn = torch.randint(items, (2, count, HISTORY_LENGTH), generator=generator)
-    histories, targets = drawn.masked_fill(~is_input, -1)
-    return histories, targets
+def _sequences(shape: Shape) -> Sequences:
+    """Random users; a few items are met far more often than the others."""
+    generator = np.random.default_rng(0)
+    lengths = 2 + generator.exponential(shape.beyond, size=shape.users).astype(np.int64)
+    items: Int32Array = (shape.items * generator.random(lengths.sum()) ** 3).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Sequences(items, offsets)
 
 
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--items", type=int, default=184_530)
-    parser.add_argument("--negatives", type=int, default=4096)
-    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--shape", choices=list(SHAPES), action="append", help="default: all of them")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    results = measure_estimator(items=arguments.items, negatives=arguments.negatives, turns=arguments.turns)
-    report({"items": arguments.items, "negatives": arguments.negatives}, results, as_json=arguments.json)
+    torch.set_num_threads(arguments.threads)
+    results = {
+        name: measure_estimator(SHAPES[name], seconds=arguments.seconds) for name in arguments.shape or list(SHAPES)
+    }
+    report({"threads": arguments.threads}, results, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -99,7 +99,8 @@ def run(
     peaks = Peaks()
     peaks.end("imports")
     dataset = synthetic_dataset(items=items, users=users, length=length)
-    split = few_training_users(split_dataset(dataset, config=config), count=config.estimator.batch_size)
+    one_batch = config.estimator.batch_positions // config.estimator.history_length
+    split = few_training_users(split_dataset(dataset, config=config), count=one_batch)
     peaks.end("data")
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)

@@ -23,7 +23,7 @@ class Cost:
 
     seconds: float
     cpu_seconds: float
-    epochs: int
+    epochs: float
 
 
 def obtain_estimator(
@@ -58,6 +58,6 @@ def obtain_estimator(
         if not journal.epochs:
             raise InputError(f"{folder} has an estimator for this run, but not what it cost. Remove the folder.")
         seconds, cpu_seconds = journal.seconds()
-        cost = Cost(round(seconds, 1), round(cpu_seconds, 1), len(journal.epochs))
+        cost = Cost(round(seconds, 1), round(cpu_seconds, 1), journal.epochs[-1]["epoch"])
         replace_text(cost_file, json.dumps(asdict(cost)))
         return estimator, cost

@@ -37,7 +37,7 @@ class Journal:
         if isinstance(event, Validated) and event.learner == ESTIMATOR:
             self.epochs = [entry for entry in self.epochs if entry["epoch"] < event.epoch]
             score = event.metrics[SELECTION_METRIC]
-            self.epochs.append({"epoch": round(event.epoch), "loss": event.loss, "score": score})
+            self.epochs.append({"epoch": round(event.epoch, 3), "loss": event.loss, "score": score})
         if not isinstance(event, StepDone):
             self.save()
         self._listen(event)

@@ -111,7 +111,7 @@ def train_baseline(name: str, lesson: Lesson) -> Trained:
     if name in SASREC_SYSTEMS:
         _, cost = obtain_estimator(lesson.estimators, dataset, split, config=config, journal=lesson.journal)
         windows = TrainingWindows.cut(dataset.sequences, split, length=config.model.history_length)
-        instances = int((windows.end - windows.first - 1).sum()) * cost.epochs
+        instances = round(int(windows.lengths.sum()) * cost.epochs)
     with stop_requests() as should_stop:
         budget = Budget(config, directory=lesson.estimators, listen=lesson.journal, should_stop=should_stop)
         answers = BASELINES[name].fit(dataset, split, budget=budget)

@@ -22,9 +22,10 @@ class Proposal:
         """Half of the draws follow the counts (items,), half of them go evenly to all items."""
         return cls(0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts))
 
-    def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        """The distinct items of so many draws, and how many items each of them stands for."""
-        points = torch.rand(count, dtype=torch.float64) * self._up_to[-1]
+    def draw(self, count: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The distinct items of so many draws, and how many items each of them stands for; both on the host."""
+        points = torch.rand(count, dtype=torch.float64, generator=generator, device=generator.device).cpu()
+        points *= self._up_to[-1]
         places = torch.searchsorted(self._up_to, points, right=True).clamp(max=len(self._shares) - 1)
         drawn, times = places.unique(return_counts=True)
         return drawn, times / (count * self._shares[drawn])

@@ -14,9 +14,10 @@ from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
+from beamtree.model.packing import Packing, attend
 from beamtree.model.proposal import Proposal
 from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
-from beamtree.types import Float32Array, Int32Array
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 HISTORIES_AT_A_TIME = 512
 """Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
@@ -24,9 +25,6 @@ HISTORIES_AT_A_TIME = 512
 LAST_POSITIONS = 8
 """Positions that the last block computes, where one is asked for: of fewer than four, torch attends in a way whose last
 bits depend on where among the rows a history stands."""
-
-ROWS_OF_LIKE_LENGTH = 16
-"""Rows of a batch that are encoded together while learning: sorted by length, so that little of it is padding."""
 
 STEEPEST_SLOPE, FLATTER = 0.3, 1 / 6
 """Before learning, an item loses so much attention of the first head with each place further back, and of each further
@@ -39,6 +37,18 @@ Dropout = Callable[[Tensor], Tensor]
 def keep(hidden: Tensor) -> Tensor:
     """No dropout."""
     return hidden
+
+
+def drop_out(hidden: Tensor, *, share: float, generator: torch.Generator) -> Tensor:
+    """Dropout of a share, rounded to one of 65,536 steps; the generator lives where hidden does.
+
+    A quarter of a random integer decides each number, at a tenth of the cost of drawing a real number for it.
+    """
+    dropped = round(share * 2**16)
+    drawn = torch.empty(-(-hidden.numel() // 4), dtype=torch.int64, device=hidden.device)
+    drawn.random_(-(2**63), None, generator=generator)
+    kept = drawn.view(torch.int16)[: hidden.numel()].view(hidden.shape) >= dropped - 2**15
+    return hidden * kept.to(hidden.dtype).mul_(2**16 / (2**16 - dropped))
 
 
 class SequenceEncoder(nn.Module):
@@ -73,6 +83,15 @@ class SequenceEncoder(nn.Module):
         for number, layer in enumerate(self.layers, start=1):
             wanted = asked if number == len(self.layers) else length
             hidden = layer(hidden, visible=visible, age=age.clamp(min=0), last=wanted, dropout=dropout)
+        encoded: Tensor = self.final_norm(hidden)
+        return encoded
+
+    def packed(self, vectors: Tensor, *, packing: Packing, dropout: Dropout = keep) -> Tensor:
+        """`forward` for packed sequences: all positions (positions, width) from vectors (positions, width)."""
+        hidden = dropout(vectors)
+        for layer in self.layers:
+            assert isinstance(layer, _Block)
+            hidden = layer.packed(hidden, packing=packing, dropout=dropout)
         encoded: Tensor = self.final_norm(hidden)
         return encoded
 
@@ -113,45 +132,49 @@ class SasRec(nn.Module):
             settings.width, history_length=history_length, layers=settings.layers, heads=settings.heads
         )
         self.dropout = settings.dropout
-        self.negatives = settings.negatives
+        self.negatives = settings.negatives_of(num_items)
         initialise(self, generator)
 
-    def encode(self, histories: Tensor, *, items: Tensor | None = None) -> Tensor:
-        """What each position expects next, (rows, positions, width), for items (rows, positions), -1 = none.
+    def loss(
+        self,
+        inputs: Int32Array,
+        targets: Int32Array,
+        *,
+        lengths: Int64Array,
+        proposal: Proposal,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Mean cross-entropy of the targets over all items or a sample.
 
-        items: the table that histories refer to, if it is not that of all items.
+        inputs: (positions,), histories laid end to end; targets: (positions, targets), which share the position evenly,
+        -1 = none, except the first; lengths: (histories,). proposal: where a sample is drawn from; generator: for it
+        and for dropout, on the model's device.
         """
-        vectors = _look_up(histories, self.items if items is None else items)
-        dropout = partial(functional.dropout, p=self.dropout, training=self.training)
-        encoded: Tensor = self.encoder(vectors, present=histories >= 0, dropout=dropout)
-        return encoded
-
-    def loss(self, histories: Tensor, targets: Tensor, *, proposal: Proposal) -> Tensor:
-        """Mean cross-entropy of the targets (rows, positions), -1 where there is none, over all items or a sample.
-
-        There must be a target; several of a position (rows, positions, targets) share it evenly. proposal: where a
-        sample is drawn from.
-        """
-        several = targets if targets.ndim == 3 else targets.unsqueeze(2)
-        if self.negatives is None or self.negatives >= len(self.items):
-            vectors, labels = self._expected(histories, several, items=self.items)
+        packing = Packing(lengths, device=self.items.device)
+        dropout = keep
+        if self.training and self.dropout > 0.0:
+            dropout = partial(drop_out, share=self.dropout, generator=generator)
+        if self.negatives is None:
+            read, labels = self._moved(inputs, targets)
+            vectors = self.encoder.packed(_look_up(read, self.items), packing=packing, dropout=dropout)
             return softmax_loss(vectors, self.items, labels) / len(labels)
-        drawn, stand_for = (part.to(several.device) for part in proposal.draw(self.negatives))
+        drawn, stand_for = proposal.draw(self.negatives, generator=generator)
         # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
-        met, (near_histories, near_targets, sample) = _renumbered(histories, several, drawn)
-        items = functional.embedding(met, self.items)
-        vectors, labels = self._expected(near_histories, near_targets, items=items)
+        met, places = _renumbered(inputs, targets, drawn.numpy(), count=len(self.items))
+        rows, read, labels, sample = self._moved(met, *places)
+        items = functional.embedding(rows, self.items, sparse=True)
+        vectors = self.encoder.packed(_look_up(read, items), packing=packing, dropout=dropout)
+        stand_for = stand_for.to(self.items.device)
         return sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for) / len(labels)
 
-    def _expected(self, histories: Tensor, targets: Tensor, *, items: Tensor) -> tuple[Tensor, Tensor]:
-        """What is expected at all positions that have targets (found, width), and these (found, targets)."""
-        vectors, labels = [], []
-        for rows, length in _of_like_length(histories):
-            near = targets[rows, -length:]
-            wanted = (near >= 0).any(dim=2)
-            vectors.append(self.encode(histories[rows, -length:], items=items)[wanted])
-            labels.append(near[wanted])
-        return torch.cat(vectors), torch.cat(labels)
+    @property
+    def sparse_tables(self) -> tuple[str, ...]:
+        """Names of the parameters of whose rows a loss reads only those that it meets."""
+        return () if self.negatives is None else ("items",)
+
+    def _moved(self, *arrays: AnyArray) -> list[Tensor]:
+        """Whole numbers on the model's device."""
+        return [torch.from_numpy(array).to(self.items.device, torch.int64) for array in arrays]
 
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
@@ -195,21 +218,16 @@ def _look_up(histories: Tensor, items: Tensor) -> Tensor:
     return functional.embedding(histories.clamp(min=0), items)
 
 
-def _of_like_length(histories: Tensor) -> Iterator[tuple[Tensor, int]]:
-    """Rows of histories (rows, positions), -1 in front, shortest first, and how long the longest of them is."""
-    present = histories >= 0
-    lengths = torch.where(present.any(dim=1), present.shape[1] - present.int().argmax(dim=1), 1)
-    for rows in lengths.argsort(stable=True).split(ROWS_OF_LIKE_LENGTH):
-        yield rows, int(lengths[rows[-1]])
-
-
-def _renumbered(*parts: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The distinct items of all parts, ascending, and the parts with each item's place among them; -1 stays -1."""
-    numbers, places = torch.unique(torch.cat([part.flatten() for part in parts]), return_inverse=True)
-    is_item = numbers >= 0
-    places = places - (~is_item).sum()
-    sizes = [part.numel() for part in parts]
-    return numbers[is_item], [own.view(part.shape) for own, part in zip(places.split(sizes), parts, strict=True)]
+def _renumbered(*parts: AnyArray, count: int) -> tuple[Int64Array, list[Int32Array]]:
+    """The distinct of `count` items in all parts, ascending, and the parts with their places among these; -1 stays."""
+    is_met = np.zeros(count + 1, dtype=np.bool_)  # the last one is where -1 goes
+    for part in parts:
+        is_met[part] = True
+    met = np.flatnonzero(is_met[:-1])
+    places = np.empty(count + 1, dtype=np.int32)
+    places[met] = np.arange(len(met))
+    places[-1] = NOTHING
+    return met, [places[part] for part in parts]
 
 
 class _Block(nn.Module):
@@ -237,6 +255,13 @@ class _Block(nn.Module):
         added = self.recency[:, age[-last:]].masked_fill(~visible[:, None, -last:], -torch.inf)
         attended = functional.scaled_dot_product_attention(queries[:, :, -last:], keys, values, attn_mask=added)
         merged = self.merge(attended.transpose(1, 2).reshape(rows, last, width))
-        hidden = hidden[:, -last:] + dropout(merged)
+        return self._network(hidden[:, -last:] + dropout(merged), dropout=dropout)
+
+    def packed(self, hidden: Tensor, *, packing: Packing, dropout: Dropout) -> Tensor:
+        """The same for all positions of packed sequences, (positions, width)."""
+        attended = attend(self.queries_keys_values(self.attention_norm(hidden)), self.recency, packing=packing)
+        return self._network(hidden + dropout(self.merge(attended)), dropout=dropout)
+
+    def _network(self, hidden: Tensor, *, dropout: Dropout) -> Tensor:
         expanded = self.narrow(functional.gelu(self.widen(self.network_norm(hidden))))
         return hidden + dropout(expanded)

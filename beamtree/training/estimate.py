@@ -20,13 +20,16 @@ from beamtree.training.checkpoint import has_checkpoint
 from beamtree.training.estimator_store import EstimatorStore
 from beamtree.training.events import ESTIMATOR, EstimatorAwaited, Listener
 from beamtree.training.horizon import TargetHorizon
-from beamtree.training.module_learner import ModuleLearner
+from beamtree.training.module_learner import BatchPart, ModuleLearner
 from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.schedule import estimator_schedule
 from beamtree.training.trainer import CheckpointPlan, Trainer
 from beamtree.training.windows import TrainingWindows, WindowBatch
 
 CPU = torch.device("cpu")
+
+POSITIONS_OF_A_PART = 800
+"""A batch is not divided into parts smaller than about this: their matrices would be too small to be fast."""
 
 ValidateEstimator = Callable[[Estimator], Mapping[str, float]]
 
@@ -35,8 +38,8 @@ ValidateEstimator = Callable[[Estimator], Mapping[str, float]]
 class EstimatorRun:
     """How an estimator is trained and watched.
 
-    validate: its metrics on the validation users; None trains all epochs. should_stop: asked after every step; a yes
-    raises InterruptedTraining once the state is kept.
+    validate: its metrics on the validation users; None trains to the end of the schedule. should_stop: asked after
+    every step; a yes raises InterruptedTraining once the state is kept.
     """
 
     settings: EstimatorSettings
@@ -92,14 +95,22 @@ def load_or_train_estimator(
 
 
 def sequence_learner(encoder: SasRec, *, windows: TrainingWindows, seed: int) -> ModuleLearner[SasRec]:
-    """Learns an encoder to tell the targets of the windows from all other items, or from a sample of them."""
+    """Learns an encoder to tell the targets of the windows from all other items, or from a sample of them.
+
+    On the CPU a batch is divided between as many threads as torch uses now, unless it is small.
+    """
     proposal = Proposal.half_by_frequency(windows.counts(len(encoder.items)))
+    most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
-    def loss(encoder: SasRec, batch: WindowBatch) -> Tensor:
-        inputs, targets = (torch.from_numpy(part).to(encoder.items.device, torch.int64) for part in batch)
-        return encoder.loss(inputs, targets, proposal=proposal)
+    def loss(encoder: SasRec, batch: WindowBatch, generator: torch.Generator) -> Tensor:
+        return encoder.loss(batch.inputs, batch.targets, lengths=batch.lengths, proposal=proposal, generator=generator)
 
-    return ModuleLearner(encoder, loss=loss, seed=seed)
+    def divide(batch: WindowBatch) -> list[BatchPart]:
+        positions = len(batch.inputs)
+        parts = batch.divided(min(most_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
+        return [BatchPart(part, len(part.inputs) / positions) for part in parts]
+
+    return ModuleLearner(encoder, loss=loss, seed=seed, tables=encoder.sparse_tables, divide=divide)
 
 
 def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator[SasRec] | None:
@@ -125,7 +136,9 @@ def _train(
         ESTIMATOR,
         sequence_learner(estimator, windows=windows, seed=run.seed),
         windows,
-        schedule=estimator_schedule(run.settings, num_windows=len(windows), seed=run.seed),
+        schedule=estimator_schedule(
+            run.settings, num_windows=len(windows), num_positions=int(windows.lengths.sum()), seed=run.seed
+        ),
         validate=None if validate is None else lambda: validate(estimator),
         plan=plan,
         listen=run.listen,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from beamtree.config import EstimatorSettings, TrainingSettings
 from beamtree.training.order import ShuffledOrder, full_batches, whole_epochs
@@ -14,6 +15,8 @@ PUBLISHED_DECAY_STEPS = 15_000.0
 """Exponential decay falls to 1/e in so many steps after the warm-up."""
 
 SHORT_WARMUP_STEPS = 100
+
+Decay = Literal["cosine", "exponential", "constant"]
 
 LearningRate = Callable[[int], float]
 """From the step, counted from 0, to its learning rate."""
@@ -42,12 +45,11 @@ def model_schedule(settings: TrainingSettings, *, num_instances: int) -> Schedul
     if settings.most_instances is not None:
         batch_size = order.instances_per_epoch // order.steps_per_epoch
         total_steps = min(total_steps, max(1, settings.most_instances // batch_size))
-    validations = settings.validations
     return Schedule(
         order=order,
         total_steps=total_steps,
         learning_rate=learning_rates(settings, total_steps=total_steps),
-        validation_steps=frozenset(round(total_steps * (i + 1) / validations) for i in range(validations)),
+        validation_steps=_spread(settings.validations, total_steps=total_steps),
         patience=settings.patience,
         remedy=(
             f"Start again (--restart) with a lower training.learning_rate (now {settings.learning_rate:g}), a lower "
@@ -61,31 +63,39 @@ def epoch_schedule(
     num_instances: int,
     *,
     batch_size: int,
-    epochs: int,
+    epochs: float,
     learning_rate: float,
+    decay: Decay,
+    validations: int,
     patience: int,
     seed: int,
     remedy: str,
 ) -> Schedule:
-    """Whole epochs with a validation after each; a short warm-up, then a constant rate."""
+    """Every instance once an epoch, in batches of nearly one size; a short warm-up, evenly spread validations."""
     order = whole_epochs(num_instances, batch_size=batch_size, seed=seed)
+    total_steps = max(1, round(epochs * order.steps_per_epoch))
     return Schedule(
         order=order,
-        total_steps=epochs * order.steps_per_epoch,
-        learning_rate=lambda step: learning_rate * min(1.0, (step + 1) / SHORT_WARMUP_STEPS),
-        validation_steps=frozenset(order.steps_per_epoch * (epoch + 1) for epoch in range(epochs)),
+        total_steps=total_steps,
+        learning_rate=_rates(learning_rate, warmup_steps=SHORT_WARMUP_STEPS, decay=decay, total_steps=total_steps),
+        validation_steps=_spread(validations, total_steps=total_steps),
         patience=patience,
         remedy=remedy,
     )
 
 
-def estimator_schedule(settings: EstimatorSettings, *, num_windows: int, seed: int) -> Schedule:
-    """Epochs over the windows as the settings of the estimator say."""
+def estimator_schedule(settings: EstimatorSettings, *, num_windows: int, num_positions: int, seed: int) -> Schedule:
+    """Epochs over windows of so many positions altogether, as the settings of the estimator say."""
+    epochs = settings.epochs
+    if settings.most_positions is not None:
+        epochs = min(epochs, settings.most_positions / num_positions)
     return epoch_schedule(
         num_windows,
-        batch_size=settings.batch_size,
-        epochs=settings.epochs,
+        batch_size=max(1, round(settings.batch_positions * num_windows / num_positions)),
+        epochs=epochs,
         learning_rate=settings.learning_rate,
+        decay=settings.decay,
+        validations=settings.validations,
         patience=settings.patience,
         seed=seed,
         remedy=f"Lower estimator.learning_rate (now {settings.learning_rate:g}) and start again.",
@@ -94,12 +104,17 @@ def estimator_schedule(settings: EstimatorSettings, *, num_windows: int, seed: i
 
 def learning_rates(settings: TrainingSettings, *, total_steps: int) -> LearningRate:
     """Linear warm-up over at most a tenth of the steps, then the decay that the settings name."""
-    peak = settings.learning_rate
-    warmup = min(settings.warmup_steps, total_steps // 10)
+    return _rates(
+        settings.learning_rate, warmup_steps=settings.warmup_steps, decay=settings.decay, total_steps=total_steps
+    )
+
+
+def _rates(peak: float, *, warmup_steps: int, decay: Decay, total_steps: int) -> LearningRate:
+    warmup = min(warmup_steps, total_steps // 10)
     remaining = max(total_steps - warmup, 1)
 
     def decayed(step: int) -> float:
-        match settings.decay:
+        match decay:
             case "cosine":
                 return 0.5 * peak * (1.0 + math.cos(math.pi * step / remaining))
             case "exponential":
@@ -113,3 +128,8 @@ def learning_rates(settings: TrainingSettings, *, total_steps: int) -> LearningR
         return max(decayed(step - warmup), min(FLOOR, peak))
 
     return rate
+
+
+def _spread(validations: int, *, total_steps: int) -> frozenset[int]:
+    """The steps after which to validate, evenly spread up to the last one."""
+    return frozenset(round(total_steps * (number + 1) / validations) for number in range(validations))

@@ -1,4 +1,4 @@
-"""Training spans cut into windows: what a sequence encoder learns from, a target after every input."""
+"""Training spans cut into windows: what a sequence encoder learns from, targets after every input."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,18 +6,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beamtree.data.sequences import Sequences, cut_histories
+from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import VERY_NEXT
-from beamtree.types import NOTHING, AnyArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, Int32Array, Int64Array
 
 
 class WindowBatch(NamedTuple):
-    """Inputs (windows, length), -1 in front, and their targets (windows, length, targets), -1 where there is none."""
+    """Some windows laid end to end, the shortest first.
+
+    inputs: (positions,) items, oldest first within a window; targets: (positions, targets), what follows each input, -1
+    where there are fewer; lengths: (windows,) inputs of each window, at least 1.
+    """
 
     inputs: Int32Array
     targets: Int32Array
+    lengths: Int64Array
+
+    def divided(self, parts: int) -> list["WindowBatch"]:
+        """As many parts as there are windows for, at most `parts`, of nearly the same windows and positions."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        found = []
+        for number in range(min(parts, len(self.lengths))):
+            lengths = self.lengths[number::parts]
+            shift = starts[number::parts] - (np.cumsum(lengths) - lengths)
+            rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
+            found.append(WindowBatch(self.inputs[rows], self.targets[rows], lengths))
+        return found
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,11 @@ class TrainingWindows:
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def lengths(self) -> Int64Array:
+        """Inputs of each window (windows,)."""
+        return self.end - self.first - 1
+
     def counts(self, num_items: int) -> Int64Array:
         """How often each item (items,) is next in line."""
         begun = np.bincount(self.first + 1, minlength=len(self.items) + 1)
@@ -63,12 +84,14 @@ class TrainingWindows:
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> WindowBatch:
         """The numbered windows, with targets as drawn in an epoch."""
-        first, end = self.first[instances], self.end[instances]
-        inputs = cut_histories(self.items, starts=first, ends=end - 1, length=self.length)
-        position = end[:, None] - self.length + np.arange(self.length)
-        ends = np.broadcast_to(self.span_end[instances][:, None], position.shape)
-        targets = self.horizon.draw(self.items, np.maximum(position, 0), ends, numbers=position, epoch=epoch)
-        return WindowBatch(inputs, np.where((inputs >= 0)[:, :, None], targets, np.int32(NOTHING)))
+        lengths = self.end[instances] - self.first[instances] - 1
+        by_length = np.argsort(lengths, kind="stable")
+        chosen, lengths = instances[by_length], lengths[by_length]
+        place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        following = np.repeat(self.first[chosen], lengths) + place + 1
+        ends = np.repeat(self.span_end[chosen], lengths)
+        targets = self.horizon.draw(self.items, following, ends, numbers=following, epoch=epoch)
+        return WindowBatch(self.items[following - 1], targets, lengths)
 
     def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its windows and the epoch alone."""

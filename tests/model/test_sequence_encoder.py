@@ -6,12 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
-from beamtree.model import sequence_encoder as module
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import SasRec, SequenceEncoder
+from beamtree.model.sequence_encoder import SasRec, SequenceEncoder, drop_out
 from beamtree.model.softmax_loss import sampled_softmax_loss
 
 UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
@@ -23,68 +24,45 @@ def estimator(**changes: Any) -> SasRec:
     return model.eval()
 
 
+def encode(model: SasRec, inputs: list[int]) -> Tensor:
+    """What each position of a history expects next, (positions, width)."""
+    vectors = model.items[torch.tensor(inputs)].unsqueeze(0)
+    encoded: Tensor = model.encoder(vectors, present=torch.ones(1, len(inputs), dtype=torch.bool))
+    return encoded[0]
+
+
+def loss_of(model: SasRec, *windows: tuple[list[int], list[list[int]]], seed: int = 5) -> Tensor:
+    """The loss of windows, each with its inputs and the targets of each of these."""
+    return model.loss(
+        np.concatenate([np.array(inputs, dtype=np.int32) for inputs, _ in windows]),
+        np.concatenate([np.array(targets, dtype=np.int32) for _, targets in windows]),
+        lengths=np.array([len(inputs) for inputs, _ in windows]),
+        proposal=UNEVEN,
+        generator=torch.Generator().manual_seed(seed),
+    )
+
+
 def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
 def test_a_position_sees_itself_and_what_came_before() -> None:
     model = estimator()
-    base, changed = torch.tensor([[0, 1, 2, 3]]), torch.tensor([[0, 1, 2, 5]])
-    before, after = model.encode(base), model.encode(changed)
-    torch.testing.assert_close(before[:, :3], after[:, :3], rtol=0, atol=0)
-    assert not torch.allclose(before[:, 3], after[:, 3])
+    before, after = encode(model, [0, 1, 2, 3]), encode(model, [0, 1, 2, 5])
+    torch.testing.assert_close(before[:3], after[:3], rtol=0, atol=0)
+    assert not torch.allclose(before[3], after[3])
 
 
-def test_padding_is_never_looked_at() -> None:
-    """It reads the row of item 0."""
-    model, asked = estimator(), histories([-1, -1, 2, 3], [-1, -1, -1, -1])
-    expected = model.expectations(asked)
-    assert np.isfinite(expected).all()
+def test_places_are_relative_to_each_other() -> None:
+    """Two items look at each other the same way, wherever they stand; what came before is looked at by its age."""
+    model = estimator()
+    short = model.scores(histories([-1, -1, 2, 3]))
+    np.testing.assert_allclose(model.scores(histories([2, 3])), short, rtol=1e-5)
     with torch.no_grad():
-        model.items[0] += 10.0
-    np.testing.assert_array_equal(model.expectations(asked), expected)
-
-
-@pytest.mark.parametrize("items", [[2], [2, 3], [3, 2, 3], [3, 1, 2, 5]])
-def test_what_is_expected_follows_from_the_latest_items_alone(items: list[int]) -> None:
-    """From no more than `history_length` of them, however much padding is in front."""
-    model = estimator()
-    expected = model.encode(torch.tensor([items]))[0, -1]
-    for padding in range(4 - len(items) + 1):
-        torch.testing.assert_close(model.encode(torch.tensor([[-1] * padding + items]))[0, -1], expected)
-    asked = histories([-1] * (4 - len(items)) + items)
-    torch.testing.assert_close(torch.from_numpy(model.expectations(asked))[0], expected)
-    for before in ([-1], [0], [5, 4, 4, 1, 0]):
-        longer = np.concatenate([histories(before), asked], axis=1)
-        np.testing.assert_array_equal(model.expectations(longer), model.expectations(asked))
-
-
-def test_a_position_of_a_window_expects_what_the_history_cut_there_does() -> None:
-    """So whatever is learned anywhere in a window holds for the histories that are asked about."""
-    model = estimator()
-    windows = histories([3, 1, 2, 5], [-1, 4, 4, 0], [-1, -1, -1, 2], [5, 3, 1, 2])
-    encoded = model.encode(torch.from_numpy(windows).long())
-    for row, position in np.argwhere(windows >= 0):
-        cut = np.full((1, 4), -1, dtype=np.int32)
-        cut[0, 3 - position :] = windows[row, : position + 1]
-        torch.testing.assert_close(encoded[row, position], torch.from_numpy(model.expectations(cut))[0])
-
-
-def test_order_is_known_by_recency_alone() -> None:
-    model, asked = estimator(layers=1), histories([0, 1, 2, 3], [2, 0, 1, 3])
-    first, other = model.expectations(asked)
-    assert np.abs(first - other).max() > 0.01
-    with torch.no_grad():
-        model.get_parameter("encoder.layers.0.recency").zero_()
-    first, other = model.expectations(asked)
-    np.testing.assert_allclose(first, other, atol=1e-5)
-
-
-def test_heads_begin_by_looking_at_the_latest_items_and_ever_further_back() -> None:
-    model = estimator()
-    for layer in range(2):
-        recency = model.get_parameter(f"encoder.layers.{layer}.recency").detach().numpy()
-        np.testing.assert_allclose(recency, [[0.0, -0.3, -0.6, -0.9], [0.0, -0.05, -0.1, -0.15]], rtol=1e-6)
+        for layer in model.encoder.layers:
+            layer.get_parameter("recency")[:, 2:] += 10.0
+    np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
+    assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
 
 
 def test_the_encoder_reads_any_vectors_and_never_those_that_are_absent() -> None:
@@ -101,10 +79,10 @@ def test_names_of_stored_numbers() -> None:
     """Kernels and the ONNX graph read them by these names."""
     model = estimator(layers=1)
     block = ["attention_norm", "queries_keys_values", "merge", "network_norm", "widen", "narrow"]
-    names = ["layers.0.recency", *(f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias"))]
-    names += ["final_norm.weight", "final_norm.bias"]
-    assert list(model.encoder.state_dict()) == names
-    assert list(model.state_dict()) == ["items", *(f"encoder.{name}" for name in names)]
+    names = {f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias")}
+    names |= {"layers.0.recency", "final_norm.weight", "final_norm.bias"}
+    assert set(model.encoder.state_dict()) == names
+    assert set(model.state_dict()) == {"items", *(f"encoder.{name}" for name in names)}
 
 
 def test_heads_must_share_the_width() -> None:
@@ -112,77 +90,97 @@ def test_heads_must_share_the_width() -> None:
         SequenceEncoder(8, history_length=4, layers=1, heads=3)
 
 
-def test_loss_is_the_mean_cross_entropy_of_the_targets_that_are_there() -> None:
+FIRST, SECOND = ([0, 1, 2], [[1], [2], [3]]), ([3, 4, 5, 0], [[4], [5], [0], [1]])
+
+
+def vectors_and_labels(model: SasRec) -> tuple[Tensor, Tensor]:
+    """What the positions of both windows expect next, and their targets (positions, 1)."""
+    vectors = torch.cat([encode(model, inputs) for inputs, _ in (FIRST, SECOND)])
+    return vectors, torch.tensor([target for _, targets in (FIRST, SECOND) for target in targets])
+
+
+def test_loss_is_the_mean_cross_entropy_of_the_targets() -> None:
     model = estimator()
-    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
-    logits = model.encode(inputs) @ model.items.T
-    expected = torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
-    torch.testing.assert_close(model.loss(inputs, targets, proposal=UNEVEN), expected)
-
-
-def test_rows_are_learned_from_the_same_whatever_they_are_encoded_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = torch.tensor([[3, 4, 5, 0], [-1, -1, -1, 2], [-1, -1, -1, -1], [-1, -1, 0, 1]])
-    targets = torch.tensor([[4, 5, 0, 1], [-1, -1, -1, 3], [-1, -1, -1, -1], [-1, -1, 1, 2]])
-    losses, gradients = [], []
-    for rows_together in (1, 2, 4):
-        monkeypatch.setattr(module, "ROWS_OF_LIKE_LENGTH", rows_together)
-        model = estimator()
-        losses.append(model.loss(inputs, targets, proposal=UNEVEN))
-        gradients.append(torch.autograd.grad(losses[-1], list(model.parameters())))
-    logits = model.encode(inputs) @ model.items.T
-    torch.testing.assert_close(
-        losses[0], torch.nn.functional.cross_entropy(logits[targets >= 0], targets[targets >= 0])
-    )
-    for other in (1, 2):
-        torch.testing.assert_close(losses[other], losses[0])
-        torch.testing.assert_close(gradients[other], gradients[0])
-
-
-def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
-    inputs, targets = torch.tensor([[-1, 0, 1, 2], [3, 4, 5, 0]]), torch.tensor([[-1, 1, 2, 3], [4, 5, 0, 1]])
-    model = estimator(negatives=3)
-    torch.manual_seed(5)
-    loss = model.loss(inputs, targets, proposal=UNEVEN)
-    torch.manual_seed(5)
-    drawn, stand_for = UNEVEN.draw(3)
-    vectors, labels = model.encode(inputs)[targets >= 0], targets[targets >= 0].unsqueeze(1)
-    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
+    vectors, labels = vectors_and_labels(model)
+    expected = functional.cross_entropy(vectors @ model.items.T, labels[:, 0])
+    loss = loss_of(model, FIRST, SECOND)
     torch.testing.assert_close(loss, expected)
     every = list(model.parameters())
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
 
 
+def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
+    model = estimator(negatives=3)
+    loss = loss_of(model, FIRST, SECOND, seed=5)
+    drawn, stand_for = UNEVEN.draw(3, generator=torch.Generator().manual_seed(5))
+    vectors, labels = vectors_and_labels(model)
+    expected = sampled_softmax_loss(vectors, model.items, labels, sample=drawn, stand_for=stand_for) / len(labels)
+    torch.testing.assert_close(loss, expected)
+    every = dict(model.named_parameters())
+    found = dict(zip(every, torch.autograd.grad(loss, list(every.values())), strict=True))
+    assert found["items"].is_sparse
+    assert model.sparse_tables == ("items",)
+    theirs = torch.autograd.grad(expected, list(every.values()))
+    for name, reference in zip(every, theirs, strict=True):
+        torch.testing.assert_close(found[name].to_dense(), reference)
+
+
+def test_more_negatives_than_items_are_all_items() -> None:
+    every, drawn = estimator(negatives="all"), estimator(negatives=6)
+    assert (every.negatives, drawn.negatives, every.sparse_tables) == (None, None, ())
+    torch.testing.assert_close(loss_of(drawn, FIRST), loss_of(every, FIRST))
+
+
 def test_what_comes_next_is_what_the_last_position_expects() -> None:
-    model, asked = estimator(), histories([0, 1, 2, 3], [-1, -1, 4, 5])
-    encoded = model.encode(torch.from_numpy(asked).long())
-    np.testing.assert_allclose(model.expectations(asked), encoded[:, -1].detach().numpy(), rtol=1e-5, atol=1e-6)
+    model = estimator()
+    expected = torch.stack([encode(model, [0, 1, 2, 3])[-1], encode(model, [4, 5])[-1]])
+    found = model.expectations(histories([0, 1, 2, 3], [-1, -1, 4, 5]))
+    np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_several_targets_of_a_position_share_it() -> None:
     model = estimator()
-    inputs, first = torch.tensor([[-1, 0, 1, 2]]), torch.tensor([[-1, 1, 2, 3]])
-    second = torch.tensor([[-1, 4, 5, -1]])
-    logits = model.encode(inputs)[0, 1:] @ model.items.T
-    log_p = logits.log_softmax(dim=1)
+    log_p = (encode(model, [0, 1, 2]) @ model.items.T).log_softmax(dim=1)
     expected = -(log_p[0, [1, 4]].mean() + log_p[1, [2, 5]].mean() + log_p[2, 3]) / 3
-    torch.testing.assert_close(model.loss(inputs, torch.stack([first, second], dim=2), proposal=UNEVEN), expected)
+    torch.testing.assert_close(loss_of(model, ([0, 1, 2], [[1, 4], [2, 5], [3, -1]])), expected)
 
 
-@pytest.mark.parametrize("length", [20, 69])
-def test_gradients_are_the_same_bytes_each_time_on_two_threads(length: int) -> None:
-    settings = EstimatorSettings(width=64, layers=1, heads=2, dropout=0.0)
-    model = SasRec(settings, num_items=1682, history_length=length, generator=torch.Generator().manual_seed(1))
-    inputs = torch.randint(0, 1682, (64, length), generator=torch.Generator().manual_seed(2))
+def test_dropout_leaves_out_its_share_and_keeps_the_mean() -> None:
+    ones = torch.ones(999, 101)
+    dropped = drop_out(ones, share=0.2, generator=torch.Generator().manual_seed(1))
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1.25], rel=1e-4)
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert (dropped == 0).float().mean(dim=0).std().item() < 0.02, "no column is dropped more than others"
+    again = drop_out(ones, share=0.2, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(dropped, again)
+    assert torch.equal(drop_out(ones, share=0.0, generator=torch.Generator().manual_seed(1)), ones)
+
+
+def test_dropout_is_for_training_alone() -> None:
+    model = estimator(dropout=0.5)
+    assert torch.equal(loss_of(model, FIRST, seed=1), loss_of(model, FIRST, seed=2))
+    model.train()
+    assert not torch.equal(loss_of(model, FIRST, seed=1), loss_of(model, FIRST, seed=2))
+    assert torch.equal(loss_of(model, FIRST, seed=1), loss_of(model, FIRST, seed=1))
+
+
+@pytest.mark.parametrize("negatives", ["all", 200])
+def test_gradients_are_the_same_bytes_each_time_on_two_threads(negatives: str | int) -> None:
+    settings = EstimatorSettings.model_validate({"width": 64, "layers": 1, "heads": 2, "negatives": negatives})
+    model = SasRec(settings, num_items=1682, history_length=69, generator=torch.Generator().manual_seed(1)).train()
+    draws = np.random.default_rng(2)
+    lengths = draws.integers(1, 70, size=64)
+    inputs, targets = (draws.integers(1682, size=(lengths.sum(), each)).astype(np.int32) for each in (1, 5))
+    proposal = Proposal.half_by_frequency(np.bincount(inputs[:, 0], minlength=1682))
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         seen = set()
         for _ in range(6):
-            model.zero_grad()
-            model.encode(inputs).square().sum().backward()
-            gradient = model.items.grad
-            assert gradient is not None
-            seen.add(gradient.numpy().tobytes())
+            generator = torch.Generator().manual_seed(3)
+            loss = model.loss(inputs[:, 0], targets, lengths=lengths, proposal=proposal, generator=generator)
+            found = torch.autograd.grad(loss, list(model.parameters()))
+            seen.add(b"".join(gradient.to_dense().numpy().tobytes() for gradient in found))
     finally:
         torch.set_num_threads(threads)
     assert len(seen) == 1

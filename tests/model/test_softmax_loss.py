@@ -78,3 +78,22 @@ def test_gradients_follow_the_sampled_loss() -> None:
         lambda vectors, items: sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for),
         (draw(3, 4), draw(6, 4, seed=1)),
     )
+
+
+def test_what_is_left_out_does_not_compete_unless_it_is_a_label() -> None:
+    """Against scores that are masked before the softmax, and a sample of everything against all items."""
+    vectors, items, labels = draw(2, 3), draw(6, 3, seed=1), torch.tensor([[0, 3], [5, -1]])
+    left_out = torch.tensor([[1, 3, -1], [2, 2, 4]])
+    scores = vectors @ items.T
+    masked = torch.stack([scores[0].index_fill(0, torch.tensor([1]), -torch.inf), scores[1].clone()])
+    masked[1, [2, 4]] = -torch.inf
+    log_p = masked.log_softmax(dim=1)
+    expected = -(log_p[0, [0, 3]].mean() + log_p[1, 5])
+    over_all = softmax_loss(vectors, items, labels, left_out=left_out)
+    over_sample = sampled_softmax_loss(
+        vectors, items, labels, sample=torch.arange(6), stand_for=torch.ones(6), left_out=left_out
+    )
+    gradients = torch.autograd.grad(expected, [vectors, items])
+    for ours in (over_all, over_sample):
+        torch.testing.assert_close(ours, expected)
+        torch.testing.assert_close(torch.autograd.grad(ours, [vectors, items]), gradients)

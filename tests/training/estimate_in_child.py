@@ -20,7 +20,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.module_arrays import module_arrays
 from tests.training.runs import RING
 
-SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_size=4, patience=3)
+SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_positions=16, validations=3)
 
 
 def store_in(directory: Path) -> EstimatorStore:

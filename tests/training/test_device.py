@@ -1,7 +1,7 @@
 """Learning on a device of its own: nothing of it meets what stays on the host. Shown on a CPU, with the same code."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -77,15 +77,17 @@ def test_scores_for_relearning_come_from_the_device(monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(found[0], found[1])
 
 
-@pytest.mark.parametrize("negatives", [None, 3])
+@pytest.mark.parametrize("negatives", ["all", 3])
 def test_the_estimator_learns_on_the_device(
-    negatives: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    negatives: Literal["all"] | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = EstimatorSettings(width=8, heads=2, epochs=3, batch_size=4, negatives=negatives)
+    settings = EstimatorSettings(width=8, heads=2, epochs=3, batch_positions=16, negatives=negatives)
     asked = np.array([[0, 1, 2, 3], [-1, -1, 4, 5]], dtype=np.int32)
     drawn = np.array([1, 4, 6])
     monkeypatch.setattr(
-        Proposal, "draw", lambda *_: (torch.from_numpy(drawn), torch.from_numpy(np.full(3, 2.0, dtype=np.float64)))
+        Proposal,
+        "draw",
+        lambda *_, **__: (torch.from_numpy(drawn), torch.from_numpy(np.full(3, 2.0, dtype=np.float64))),
     )
     run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
 

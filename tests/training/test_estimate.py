@@ -34,7 +34,16 @@ def train(
 
     With the validations of this call.
     """
-    given: dict[str, Any] = {"width": 8, "layers": 1, "heads": 1, "epochs": 40, "batch_size": 4, "dropout": 0.1}
+    given: dict[str, Any] = {
+        "width": 8,
+        "layers": 1,
+        "heads": 1,
+        "epochs": 80,
+        "batch_positions": 16,
+        "dropout": 0.1,
+        "validations": 40,
+        "decay": "constant",
+    }
     settings = EstimatorSettings.model_validate(given | {"learning_rate": 0.02, "first_vectors": "random"} | changes)
     split, steps = split_none(RING), itertools.count(1)
     key = estimator_key(settings, split=split, validation_users=split.validation, data="ring")
@@ -78,7 +87,7 @@ def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:
     assert (trained.is_reused, again.is_reused) == (False, True)
     assert again.seconds == trained.seconds
     assert same_scores(again, trained)
-    _, other_events = train(tmp_path, patience=40, epochs=2)
+    _, other_events = train(tmp_path, patience=40, epochs=2, validations=2)
     assert len(other_events) == 2, "other settings are another estimator"
 
 
@@ -92,11 +101,12 @@ def test_a_loss_that_is_lost_is_never_kept(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("stops", [(1,), (5, 7, 1), (12, 4)])
 def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, stops: tuple[int, ...]) -> None:
     """Twelve windows in steps of four: three steps in an epoch."""
-    whole, events = train(None, epochs=6, patience=2)
+    changes = {"epochs": 6, "validations": 6, "patience": 6}
+    whole, events = train(None, **changes)
     for stop_after in stops:
         with pytest.raises(InterruptedTraining, match=r"after step \d+ of 18 of the estimator; the check.*--resume"):
-            train(tmp_path, epochs=6, patience=2, stop_after=stop_after)
-    resumed, rest = train(tmp_path, epochs=6, patience=2)
+            train(tmp_path, **changes, stop_after=stop_after)
+    resumed, rest = train(tmp_path, **changes)
     assert same_scores(resumed, whole)
     assert rest == events[len(events) - len(rest) :]
     assert len(rest) < len(events) or stops == (1,)

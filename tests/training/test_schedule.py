@@ -1,9 +1,10 @@
 import math
+from typing import Any
 
 import pytest
 
 from beamtree.config import EstimatorSettings, TrainingSettings
-from beamtree.training.schedule import FLOOR, estimator_schedule, learning_rates, model_schedule
+from beamtree.training.schedule import FLOOR, Schedule, estimator_schedule, learning_rates, model_schedule
 from tests.training.runs import training_settings
 
 
@@ -63,10 +64,28 @@ def test_validations_of_a_model_are_spread_evenly() -> None:
     assert (sorted(schedule.validation_steps), schedule.patience) == ([3, 6, 9, 12], 7)
 
 
-def test_an_estimator_is_validated_after_every_epoch_and_warms_up_over_a_hundred_steps() -> None:
-    """Ten windows in batches of at most four: three steps an epoch."""
-    settings = EstimatorSettings(epochs=4, batch_size=4, learning_rate=0.5, patience=2)
-    schedule = estimator_schedule(settings, num_windows=10, seed=1)
-    assert (schedule.total_steps, sorted(schedule.validation_steps), schedule.patience) == (12, [3, 6, 9, 12], 2)
-    assert [schedule.learning_rate(step) for step in (0, 49, 99, 100, 5000)] == [0.005, 0.25, 0.5, 0.5, 0.5]
+def estimator(**changes: Any) -> Schedule:
+    """Of ten windows with 40 positions altogether, in steps of about 16: three steps an epoch."""
+    settings = EstimatorSettings.model_validate({"batch_positions": 16, "learning_rate": 0.5} | changes)
+    return estimator_schedule(settings, num_windows=10, num_positions=40, seed=1)
+
+
+def test_an_estimator_learns_for_its_epochs_or_from_so_many_positions() -> None:
+    assert estimator(epochs=4).total_steps == 12
+    assert estimator(epochs=0.7).total_steps == 2
+    assert estimator(epochs=4, most_positions=80).total_steps == 6
+    assert estimator(epochs=4, most_positions=8000).total_steps == 12
+    assert estimator(epochs=1, most_positions=None).total_steps == 3
+    assert estimator(epochs=1, batch_positions=1).order.steps_per_epoch == 10, "a window at least"
+    assert [len(estimator().order.instances_of(step)) for step in range(3)] == [3, 3, 4]
+
+
+def test_an_estimator_is_validated_evenly_and_warms_up_over_a_hundred_steps_or_a_tenth() -> None:
+    schedule = estimator(epochs=8, validations=4, patience=2)
+    assert (sorted(schedule.validation_steps), schedule.patience) == ([6, 12, 18, 24], 2)
+    assert [schedule.learning_rate(step) for step in (0, 1, 2)] == [0.25, 0.5, 0.5], "a tenth of 24 steps"
+    assert schedule.learning_rate(13) == pytest.approx(0.25), "half of the cosine's way"
+    assert schedule.learning_rate(23) < 0.01
     assert "estimator.learning_rate (now 0.5)" in schedule.remedy
+    constant = estimator(epochs=1000, decay="constant", most_positions=None)
+    assert [constant.learning_rate(step) for step in (0, 49, 99, 100, 2999)] == [0.005, 0.25, 0.5, 0.5, 0.5]

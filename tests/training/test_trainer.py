@@ -293,7 +293,7 @@ def tree_case(**changes: Any) -> Case:
 
 
 def sasrec_case(**changes: Any) -> Case:
-    given = {"width": 8, "heads": 2, "dropout": 0.2, "epochs": 4, "batch_size": 6, "learning_rate": 0.01}
+    given = {"width": 8, "heads": 2, "dropout": 0.2, "epochs": 4, "batch_positions": 18, "learning_rate": 0.01}
     settings = EstimatorSettings.model_validate(given | changes)
     windows = TrainingWindows.cut(RING, split_none(RING), length=3)
 
@@ -302,7 +302,9 @@ def sasrec_case(**changes: Any) -> Case:
         encoder = SasRec(settings, num_items=8, history_length=3, generator=generator)
         return sequence_learner(encoder, windows=windows, seed=5)
 
-    return Case(learner, lambda: windows, estimator_schedule(settings, num_windows=len(windows), seed=5))
+    num_positions = int(windows.lengths.sum())
+    schedule = estimator_schedule(settings, num_windows=len(windows), num_positions=num_positions, seed=5)
+    return Case(learner, lambda: windows, schedule)
 
 
 def linear_case() -> Case:

@@ -132,9 +132,10 @@ class ModelSettings(_Section):
     """The parts of the score, and the sizes of the attention network (DIN with time windows)."""
 
     parts: tuple[PartName, ...] = Field(
-        ("attention", "memory"),
+        ("tower", "memory"),
         min_length=1,
-        description="what is added up to a score: the attention network of the paper, and counted memory",
+        description="what is added up to a score: the attention network of the paper; a sequence encoder and a vector "
+        "for each node; counted memory",
     )
     embedding_dim: int = Field(24, ge=1, le=512, description="size of a node's vector")
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
@@ -482,7 +483,10 @@ SECTION_TYPES: dict[str, type[_Section]] = {
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "instant": {"model": {"parts": ["memory"]}},
-    "small": {"training": {"most_instances": 150_000, "validations": 3}},
+    "small": {
+        "training": {"most_instances": 150_000, "validations": 3},
+        "estimator": {"most_positions": 2_000_000, "validations": 3},
+    },
     "default": {},
     "paper": {
         "data": {"min_interactions": 15, "protocol": "paper"},

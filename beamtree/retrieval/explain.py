@@ -9,13 +9,14 @@ import numpy as np
 from beamtree.artefact import Artefact
 from beamtree.data.columns import TITLE
 from beamtree.data.raw_ids import RawIds
-from beamtree.data.requests import Requests
+from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
-from beamtree.model.memory import Memory
+from beamtree.model.memory import Memory, Reason
 from beamtree.retrieval.beam import ScoreNodes, beam_search, widened
 from beamtree.retrieval.engine import Engine, scores_of
 from beamtree.retrieval.request import Explanation, HistoryEvidence
 from beamtree.retrieval.scorers import arrays_by_part, build_scorer
+from beamtree.scorer import Scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array, Int32Array, Int64Array
@@ -25,6 +26,40 @@ if TYPE_CHECKING:
 
 MAX_REASONS = 5
 MAX_DROPPED = 1000
+
+MAX_LEFT_OUT = 20
+"""So many of the latest items of a history are left out, one at a time, to see what the tower owes to each."""
+
+TOWER = "tower"
+MEMORY = "memory"
+
+
+@dataclass(frozen=True)
+class PartEvidence(HistoryEvidence):
+    """An item of the history that speaks for a recommendation, through one part of the score."""
+
+    part: str
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What the score of leaves loses when an item is left out of the history.
+
+    items: (m,), distinct items of a history, the latest first; losses: (m, n), of each of n leaves.
+    """
+
+    items: Int32Array
+    losses: Float32Array
+
+
+def leave_one_out(scorer: Scorer, history: Int32Array, *, level: int, nodes: Int64Array) -> LeftOut:
+    """Leave each of the latest items out of a history (positions,), wherever it stands in it, and score again."""
+    items = list(dict.fromkeys(history[::-1][:MAX_LEFT_OUT].tolist()))
+    histories = [history, *(history[history != item] for item in items)]
+    prepared = scorer.prepare(Requests(Histories.of_lists(histories)))
+    whole, *shortened = (prepared.scores(row, level, nodes) for row in range(len(histories)))
+    losses = [whole - scores for scores in shortened]
+    return LeftOut(np.array(items, dtype=np.int32), np.array(losses, dtype=np.float32).reshape(len(items), len(nodes)))
 
 
 class Explainer:
@@ -42,7 +77,7 @@ class Explainer:
             )
             for part in sorted(arrays_by_part(artefact.weights).keys() | (parts or {}).keys())
         }
-        counted = {name: np.asarray(array) for name, array in artefact.part("memory").items()}  # memmaps index slowly
+        counted = {name: np.asarray(array) for name, array in artefact.part(MEMORY).items()}  # memmaps index slowly
         self.memory = Memory.from_arrays(counted) if counted else None
         self._ids = ids
         self._titles = artefact.item_table[TITLE] if TITLE in artefact.item_table.columns else None
@@ -51,16 +86,37 @@ class Explainer:
         """Ready to explain any item to these requests."""
         return Explanations(self, requests)
 
-    def evidence(self, history: Int32Array, item: int) -> tuple[HistoryEvidence, ...]:
-        """The items of a history (positions,) that memory connects with an item, the strongest first."""
+    def reasons(self, history: Int32Array, items: Int32Array) -> list[tuple[PartEvidence, ...]]:
+        """For each of some items (n,) the items of a history (positions,) that speak for it, the strongest first.
+
+        Memory tells its reasons itself; those of the tower are what it loses without an item.
+        """
+        found = [self._memory_reasons(history, item) for item in items.tolist()]
+        if TOWER in self.scorers:
+            leaves = self.tree.leaf_of_item[items].astype(np.int64)
+            left_out = leave_one_out(self.scorers[TOWER], history, level=self.tree.height, nodes=leaves)
+            for place, reasons in enumerate(found):
+                losses = zip(left_out.items.tolist(), left_out.losses[:, place].tolist(), strict=True)
+                reasons += [(TOWER, Reason(source, loss)) for source, loss in losses if loss > 0.0]
+        return [self._evidence(reasons) for reasons in found]
+
+    def _memory_reasons(self, history: Int32Array, item: int) -> list[tuple[str, Reason]]:
         if self.memory is None:
-            return ()
+            return []
         gate = self.memory.gates[-1] if self.memory.gates else 1.0
         reasons = self.memory.reasons(history, item)[:MAX_REASONS]
-        raw = self._ids.decode(np.array([reason.item for reason in reasons], dtype=np.int64))
+        return [(MEMORY, Reason(reason.item, gate * reason.strength)) for reason in reasons]
+
+    def _evidence(self, reasons: list[tuple[str, Reason]]) -> tuple[PartEvidence, ...]:
+        """The strongest reasons of all parts; an item that speaks through several is named once, with the strongest."""
+        strongest: dict[int, tuple[str, Reason]] = {}
+        for part, reason in sorted(reasons, key=lambda given: -given[1].strength):
+            strongest.setdefault(reason.item, (part, reason))
+        kept = list(strongest.values())[:MAX_REASONS]
+        raw = self.raw(np.array([reason.item for _, reason in kept], dtype=np.int32))
         return tuple(
-            HistoryEvidence(item_id, self._title(reason.item), gate * reason.strength)
-            for item_id, reason in zip(raw, reasons, strict=True)
+            PartEvidence(item_id, self._title(reason.item), reason.strength, part)
+            for item_id, (part, reason) in zip(raw, kept, strict=True)
         )
 
     def raw(self, items: Int32Array) -> list[Id]:
@@ -88,15 +144,15 @@ class Explanations:
             part: prepared.scores(request, explainer.tree.height, leaves).tolist()
             for part, prepared in self._prepared.items()
         }
-        history = self._requests.histories.row(request)
+        reasons = explainer.reasons(self._requests.histories.row(request), items)
         return tuple(
             Explanation(
                 item_id,
                 score=sum(given[place] for given in shares.values()),
                 parts={part: given[place] for part, given in shares.items()},
-                because_of=explainer.evidence(history, item),
+                because_of=reasons[place],
             )
-            for place, (item, item_id) in enumerate(zip(items.tolist(), explainer.raw(items), strict=True))
+            for place, item_id in enumerate(explainer.raw(items))
         )
 
 
@@ -152,7 +208,7 @@ class SearchTrace:
 
 
 @dataclass(frozen=True)
-class _SeenLevel:
+class SeenLevel:
     """All nodes that were scored on one level, best first, and how many of them the search kept."""
 
     level: int
@@ -172,22 +228,30 @@ def trace_search(engine: Engine, request: Requests, *, items: Int32Array, k: int
     eligibility = Eligibility.of(request, tree)
     width = int(widened(max(beam_width, k), eligibility.num_excluded(0)))
     score_nodes = scores_of(engine.scorer.prepare(request), 0)
-    seen: list[_SeenLevel] = []
-
-    def record(level: int, nodes: Int64Array) -> Float32Array:
-        scores = score_nodes(level, nodes)
-        order = np.argsort(-scores, kind="stable")
-        kept = min(len(nodes), k if level == tree.height else width)
-        seen.append(_SeenLevel(level, nodes[order], scores[order], kept))
-        return scores
-
-    beam_search(tree, record, eligibility=eligibility, request=0, beam_width=width, k=k)
+    seen = watch_search(tree, score_nodes, eligibility=eligibility, request=0, beam_width=width, k=k)
     beam = BeamTrace(width, exact=seen[0].level == tree.height, levels=[_level(tree, level) for level in seen])
     leaves = tree.leaf_of_item[items].astype(np.int64)
     return SearchTrace(beam, _paths(tree, score_nodes, leaves=leaves, seen=seen))
 
 
-def _level(tree: ItemTree, seen: _SeenLevel) -> BeamLevel:
+def watch_search(
+    tree: ItemTree, score_nodes: ScoreNodes, *, eligibility: Eligibility, request: int, beam_width: int, k: int
+) -> list[SeenLevel]:
+    """What the reference search sees on the levels that it searches, from the top down; the leaves alone in a scan."""
+    seen: list[SeenLevel] = []
+
+    def record(level: int, nodes: Int64Array) -> Float32Array:
+        scores = score_nodes(level, nodes)
+        order = np.argsort(-scores, kind="stable")
+        kept = min(len(nodes), k if level == tree.height else beam_width)
+        seen.append(SeenLevel(level, nodes[order], scores[order], kept))
+        return scores
+
+    beam_search(tree, record, eligibility=eligibility, request=request, beam_width=beam_width, k=k)
+    return seen
+
+
+def _level(tree: ItemTree, seen: SeenLevel) -> BeamLevel:
     dropped = slice(seen.kept, seen.kept + MAX_DROPPED)
     return BeamLevel(
         level=seen.level,
@@ -203,7 +267,7 @@ def _level(tree: ItemTree, seen: _SeenLevel) -> BeamLevel:
 
 
 def _paths(
-    tree: ItemTree, score_nodes: ScoreNodes, *, leaves: Int64Array, seen: Sequence[_SeenLevel]
+    tree: ItemTree, score_nodes: ScoreNodes, *, leaves: Int64Array, seen: Sequence[SeenLevel]
 ) -> list[list[PathStep]]:
     """For each leaf its nodes from level 1 down, with scores; ranks on the levels that were searched."""
     by_level = {level.level: level for level in seen}

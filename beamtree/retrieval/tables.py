@@ -14,6 +14,7 @@ from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.allowed import known_items
+from beamtree.retrieval.explain import PartEvidence
 from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Recommendations, RecommendOptions, RecommendRequest
@@ -28,7 +29,8 @@ log = logging.getLogger(__name__)
 def recommend_histories(recommender: Recommender, histories: Any, *, options: RecommendOptions) -> pl.DataFrame:
     """The best k items for each history of raw ids, oldest first: columns request, item_id, score, rank.
 
-    With explanations also a column for each part of the score, and because_of: ids of the history, strongest first.
+    With explanations also a column for each part of the score, because_of: ids of the history, strongest first, and
+    reason_parts: the part of the score that each of these speaks through.
     Unknown ids are skipped. A history with no known item gets the most popular items, with null scores, or raises
     ColdStartError, as the options say. Fewer than k rows come back only where fewer items are eligible.
     """
@@ -127,7 +129,7 @@ def _table(
 
 
 def _explanations(recommender: Recommender, answers: Sequence[Recommendations]) -> dict[str, pl.Series]:
-    """What each part gave, and the ids of the history that memory connects with the item; null for popular items."""
+    """What each part gave, the ids of the history that speak for the item, and through which part; null if popular."""
     listed = [one for answer in answers for one in answer.explanations or [None] * len(answer.items)]
     shares = {
         part: pl.Series([None if one is None else one.parts[part] for one in listed], dtype=pl.Float32)
@@ -136,7 +138,14 @@ def _explanations(recommender: Recommender, answers: Sequence[Recommendations]) 
     because: list[list[Id] | None] = [
         None if one is None else [evidence.item_id for evidence in one.because_of] for one in listed
     ]
-    return shares | {"because_of": pl.Series(because, dtype=pl.List(_id_type(recommender)))}
+    through: list[list[str] | None] = [
+        None if one is None else [evidence.part for evidence in one.because_of if isinstance(evidence, PartEvidence)]
+        for one in listed
+    ]
+    return shares | {
+        "because_of": pl.Series(because, dtype=pl.List(_id_type(recommender))),
+        "reason_parts": pl.Series(through, dtype=pl.List(pl.String)),
+    }
 
 
 def _id_type(recommender: Recommender) -> type[pl.DataType]:

@@ -48,6 +48,26 @@ def random_weights(
     return {f"attention/{name}": generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
 
 
+def random_tower(tree: ItemTree, *, generator: np.random.Generator, width: int = 4) -> dict[str, npt.NDArray[Any]]:
+    """A tower of one block with two heads that reads the latest six items, as the arrays of its part."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "node_table": (tree.num_nodes, width),
+        "encoder.layers.0.recency": (2, 6),
+        "encoder.layers.0.queries_keys_values.weight": (3 * width, width),
+        "encoder.layers.0.queries_keys_values.bias": (3 * width,),
+        "encoder.layers.0.merge.weight": (width, width),
+        "encoder.layers.0.merge.bias": (width,),
+        "encoder.layers.0.widen.weight": (4 * width, width),
+        "encoder.layers.0.widen.bias": (4 * width,),
+        "encoder.layers.0.narrow.weight": (width, 4 * width),
+        "encoder.layers.0.narrow.bias": (width,),
+    }
+    for norm in ("layers.0.attention_norm", "layers.0.network_norm", "final_norm"):
+        shapes[f"encoder.{norm}.weight"] = shapes[f"encoder.{norm}.bias"] = (width,)
+    arrays = {f"tower/{name}": generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
+    return {**arrays, "tower/weight": np.array(0.7, dtype=np.float32)}
+
+
 def random_memory(num_items: int, *, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
     """Memory counted in random sequences, as the arrays of its part."""
     items = generator.integers(0, num_items, size=40 * num_items).astype(np.int32)
@@ -78,6 +98,8 @@ def random_artefact(
     popularity = generator.permutation(num_items).astype(np.int64)
     if "memory" in parts:
         weights |= random_memory(num_items, generator=generator)
+    if "tower" in parts:
+        weights |= random_tower(tree, generator=generator)
     numbers = np.arange(num_items)
     item_table = pl.DataFrame(
         {

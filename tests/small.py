@@ -151,7 +151,13 @@ def small_config(**sections: dict[str, Any]) -> Config:
     """Settings that fit a few dozen users in a second: uniform negatives, one target each, the very next item."""
     base: dict[str, dict[str, Any]] = {
         "data": {"min_interactions": 2, "min_held_out": 2, "shuffle_ties": False},
-        "model": {"embedding_dim": 4, "windows": [2, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
+        "model": {
+            "parts": ["attention", "memory"],
+            "embedding_dim": 4,
+            "windows": [2, 2, 1],
+            "attention_hidden": 3,
+            "layers": [8, 6, 4],
+        },
         "training": {
             "method": "dtr-u",
             "target_horizon": 1,

@@ -46,6 +46,8 @@ class LoadedModel:
         lengths = [0]
         if self.artefact.part("attention"):
             lengths.append(self.artefact.config.model.history_length)
+        if self.artefact.part("tower"):
+            lengths.append(self.artefact.part("tower")["encoder.layers.0.recency"].shape[1])
         if self.artefact.part("memory"):
             memory = Memory.from_arrays(self.artefact.part("memory"))
             lengths += [NO_END] if memory.weights.repeats > 0.0 else [kind.depth for kind in memory.kinds]

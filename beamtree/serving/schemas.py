@@ -192,6 +192,7 @@ class HistoryEvidence(BaseModel):
     item_id: int | str
     title: str | None
     strength: float = Field(description="what it adds to the score of the item")
+    part: str = Field(description="the part of the score that it speaks through (memory, tower)")
 
 
 class RecommendedItem(BaseModel):
@@ -203,10 +204,13 @@ class RecommendedItem(BaseModel):
     columns: dict[str, Any] | None = Field(None, description="the columns that were asked for")
     path: list[PathStep] | None = Field(None, description="with explain: from level 1 to the leaf")
     parts: dict[str, float] | None = Field(
-        None, description="with explain: what each part of the score gave (attention, memory); they add up to the score"
+        None,
+        description="with explain: what each part of the score gave (tower, memory, attention); their sum is the score",
     )
     because_of: list[HistoryEvidence] | None = Field(
-        None, description="with explain: items of the history that counted memory connects with it, the strongest first"
+        None,
+        description="with explain: items of the history that memory connects with it, or without which the tower would "
+        "score it lower, the strongest first",
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Request, Route, expect
 
 from tests.page.conftest import Visit
@@ -261,10 +262,11 @@ def test_a_late_answer_does_not_replace_a_newer_one(site: Server, visit: Visit) 
     assert recommended(page) == expected_titles(site, [107, 140, 141], beam=300)
 
 
+@pytest.mark.parametrize("parts", [("attention", "memory"), ("memory", "tower")])
 def test_a_recommendation_says_which_liked_item_it_comes_from(
-    tmp_path: Path, start: Callable[[Path], Server], visit: Visit
+    tmp_path: Path, start: Callable[[Path], Server], visit: Visit, parts: tuple[str, ...]
 ) -> None:
-    save_model(tmp_path / "model", 60, parts=("attention", "memory"))
+    save_model(tmp_path / "model", 60, parts=parts)
     server = start(tmp_path / "model")
     page = visit(server, fragment="#item=120&item=131")
     result = server.recommend(history=[120, 131], k=ANSWERS, beam=FIRST_BEAM, explain=True)
@@ -273,11 +275,21 @@ def test_a_recommendation_says_which_liked_item_it_comes_from(
     assert shown.all_inner_texts() == [f"because of {reason[0]['title']}" for reason in reasons if reason]
     assert shown.count() > 0
     first = next(reason for reason in reasons if reason)
-    titles = ", ".join(reason["title"] for reason in first)
-    assert shown.first.get_attribute("title") == f"because of {titles}"
+    named = ", ".join(f"{reason['title']} ({reason['part']})" for reason in first)
+    assert shown.first.get_attribute("title") == f"because of {named}"
+    through = {reason[0]["part"] for reason in reasons if reason}
+    assert through == set(parts) - {"attention"}
+    legend = page.locator("#reasons-legend li").all_inner_texts()
+    assert [line.split(":")[0] for line in legend] == sorted(through)
+    best = result["items"][0]
+    larger, smaller = sorted(best["parts"], key=lambda part: -best["parts"][part])
+    page.locator("#recommendations .recommendation").first.click()
+    expect(page.locator("#caption")).to_contain_text(f"= {larger} {best['parts'][larger]:.2f}")
+    expect(page.locator("#caption")).to_contain_text(f"{smaller} {abs(best['parts'][smaller]):.2f}.")
 
 
 def test_without_counted_memory_no_reasons_are_shown(site: Server, visit: Visit) -> None:
     page = visit(site)
     assert recommended(page)
     assert page.locator("#recommendations .because").count() == 0
+    expect(page.locator("#reasons-legend")).to_be_hidden()

@@ -65,7 +65,7 @@ def random_tower(tree: ItemTree, *, generator: np.random.Generator, width: int =
     for norm in ("layers.0.attention_norm", "layers.0.network_norm", "final_norm"):
         shapes[f"encoder.{norm}.weight"] = shapes[f"encoder.{norm}.bias"] = (width,)
     arrays = {f"tower/{name}": generator.normal(0.0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}
-    return {**arrays, "tower/weight": np.array(0.7, dtype=np.float32)}
+    return {**arrays, "tower/weight": np.array(4.0, dtype=np.float32)}
 
 
 def random_memory(num_items: int, *, generator: np.random.Generator) -> dict[str, npt.NDArray[Any]]:

@@ -13,6 +13,7 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError
 from beamtree.model.memory import ASKED_ITEMS, Memory
 from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.loaded_model import load_model
@@ -262,6 +263,7 @@ def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path:
                 "item_id": reason.item + 100,
                 "title": f"Title {reason.item}",
                 "strength": pytest.approx(reason.strength),
+                "part": "memory",
             }
             for reason in reasons
         ]
@@ -279,3 +281,21 @@ def test_a_model_with_parts_of_its_own_is_refused_and_the_message_says_why(tmp_p
     save_artefact(tmp_path / "model", replace(artefact, weights={**artefact.weights, "taste/bias": np.zeros(3)}))
     with pytest.raises(ArtefactError, match=r"cannot be served. .*does not know: taste.*parts="):
         load_model(tmp_path / "model")
+
+
+def test_a_model_with_a_tower_is_explained_part_by_part(start: StartServer, tmp_path: Path) -> None:
+    artefact = save_model(tmp_path / "model", 60, parts=("memory", "tower"))
+    server = start(tmp_path / "model")
+    result = server.recommend(history=HISTORY, k=5, explain=True)
+    recommender = Recommender(artefact)
+    for item in result["items"]:
+        [explained] = recommender.explain(HISTORY, [item["item_id"]])
+        assert item["parts"] == {part: pytest.approx(given, rel=1e-4) for part, given in explained.parts.items()}
+        assert sum(item["parts"].values()) == pytest.approx(item["score"], rel=1e-4)
+        assert [reason["item_id"] for reason in item["because_of"]] == [one.item_id for one in explained.because_of]
+    assert {reason["part"] for item in result["items"] for reason in item["because_of"]} == {"memory", "tower"}
+
+
+def test_a_tower_says_how_much_of_a_history_it_reads(start: StartServer, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", 60, parts=("tower",))
+    assert start(tmp_path / "model").get("/v1/model").json["history_length"] == 6

@@ -24,13 +24,17 @@ export interface Evidence {
   item_id: ItemId;
   title: string | null;
   strength: number;
+  /** Of the score, through which it speaks. */
+  part: string;
 }
 
 export interface RecommendedItem extends Item {
   rank: number;
   score: number | null;
   path?: PathStep[];
-  /** The strongest first; empty where the model has counted nothing that connects them. */
+  /** What each part of the score gave. */
+  parts?: Record<string, number>;
+  /** The strongest first; empty where nothing that was liked speaks for it. */
   because_of?: Evidence[];
 }
 

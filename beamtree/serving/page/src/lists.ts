@@ -2,7 +2,7 @@
 
 import { type Evidence, type Item, type ItemId, type Recommendation, type RecommendedItem, kindOf, nameOf } from "./api";
 import { button, find, html } from "./dom";
-import { score } from "./words";
+import { score, sumOf } from "./words";
 
 export interface Liked extends Item {
   isUnknown?: boolean;
@@ -65,7 +65,7 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
           { class: "what" },
           html("span", { class: "name" }, name),
           html("span", { class: "kind" }, kindOf(item)),
-          ...because(item.because_of ?? []),
+          ...because(item.because_of ?? [], Object.keys(item.parts ?? {}).length > 1),
         ),
         html(
           "span",
@@ -73,7 +73,7 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
           moved(item, before),
           ...(item.score === null
             ? []
-            : [html("span", { class: "score", title: "score: higher is better" }, score(item.score)), bar]),
+            : [html("span", { class: "score", title: sumOf(item.parts) || "score: higher is better" }, score(item.score)), bar]),
         ),
       );
       way.addEventListener("focus", () => events.point(item));
@@ -91,6 +91,7 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
       return row;
     }),
   );
+  showLegend(answer.items);
   if (focused !== undefined) list.querySelector<HTMLElement>(`[data-item="${CSS.escape(focused)}"]`)?.focus();
 }
 
@@ -100,13 +101,41 @@ export function showPinned(pinned: ItemId | null): void {
   }
 }
 
-/** "because of" the item of the history that speaks most for it; the others where the pointer rests. */
-function because(evidence: Evidence[]): HTMLElement[] {
-  const names = evidence.map((item) => item.title?.trim() || item.item_id);
-  if (!names.length) return [];
-  const all = `because of ${names.join(", ")}`;
-  return [html("span", { class: "because", title: all }, "because of ", html("span", {}, names[0]!))];
+/** "because of" the item of the history that speaks most for it, and the part of the score that it speaks through. */
+function because(evidence: Evidence[], tellsParts: boolean): HTMLElement[] {
+  const [first] = evidence;
+  if (!first) return [];
+  const reasons = evidence.map((item) => (tellsParts ? `${reasonOf(item)} (${item.part})` : reasonOf(item)));
+  return [
+    html(
+      "span",
+      { class: "because", title: `because of ${reasons.join(", ")}` },
+      ...(tellsParts ? [mark(first.part)] : []),
+      "because of ",
+      html("span", { class: "reason" }, reasonOf(first)),
+    ),
+  ];
 }
+
+/** The shape that stands for a part of the score. */
+const mark = (part: string): HTMLElement => html("span", { class: "mark", "data-part": part, "aria-hidden": "true" });
+
+/** Which shape stands for which part of the score; nothing where a single part is the whole score. */
+function showLegend(answer: RecommendedItem[]): void {
+  const parts = Object.keys(answer[0]?.parts ?? {});
+  const named = new Set(answer.flatMap((item) => (item.because_of ?? []).slice(0, 1).map((reason) => reason.part)));
+  const shown = parts.length > 1 ? parts.filter((part) => named.has(part)) : [];
+  const legend = find("reasons-legend");
+  legend.replaceChildren(...shown.map((part) => html("li", {}, mark(part), MEANINGS[part] ?? part)));
+  legend.hidden = shown.length === 0;
+}
+
+const MEANINGS: Record<string, string> = {
+  memory: "memory: counted in the log",
+  tower: "tower: learned from sequences",
+};
+
+const reasonOf = (item: Evidence): string => item.title?.trim() || item.item_id;
 
 function moved(item: RecommendedItem, before: Ranks | null): HTMLElement {
   const rank = before?.get(item.item_id);

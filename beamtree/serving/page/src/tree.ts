@@ -4,7 +4,7 @@ import { type NodeName, type Recommendation, type RecommendedItem, type TreeFact
 import { find, svg } from "./dom";
 import { leafRange, makeAxis, parentOf, wayTo } from "./geometry";
 import { type Fate, type Row, Walk, key } from "./walk";
-import { count } from "./words";
+import { count, score, sumOf } from "./words";
 
 /** A level with more nodes than this is drawn as thin strokes, but for those on the way to recommended items. */
 const CROWDED = 72;
@@ -287,7 +287,9 @@ export class Tree {
       const because = beam.exact
         ? "so wide a beam looks at every item."
         : `every branch on its way was among the best ${count(beam.width)} of its level; # is its place there.`;
-      return this.events.describe(`${nameOf(this.pointed)} was found because ${because}`);
+      const parts = sumOf(this.pointed.parts);
+      const sum = parts && this.pointed.score !== null ? ` Its score ${score(this.pointed.score)} = ${parts}.` : "";
+      return this.events.describe(`${nameOf(this.pointed)} was found because ${because}${sum}`);
     }
     if (beam?.exact) {
       return this.events.describe(

@@ -8,6 +8,17 @@ export const plural = (value: number, noun: string): string => `${count(value)} 
 
 export const score = (value: number): string => value.toFixed(2).replace("-", "−");
 
+/** "tower 6.95 + memory 3.10", the largest first; nothing where a single part is the whole score. */
+export function sumOf(parts: Record<string, number> = {}): string {
+  const given = Object.entries(parts).sort((left, right) => right[1] - left[1]);
+  if (given.length < 2) return "";
+  return given
+    .map(([part, value], place) =>
+      place > 0 ? `${value < 0 ? "−" : "+"} ${part} ${score(Math.abs(value))}` : `${part} ${score(value)}`,
+    )
+    .join(" ");
+}
+
 export function milliseconds(value: number): string {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
 }

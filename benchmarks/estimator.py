@@ -47,7 +47,7 @@ SHAPES = {
 def measure_estimator(shape: Shape, *, seconds: float) -> dict[str, float]:
     """CPU and wall time per position: that of the best step, and the median, of so many seconds of training."""
     settings = EstimatorSettings()
-    sequences = _sequences(shape)
+    sequences = random_sequences(shape)
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=HISTORY_LENGTH, horizon=HORIZON)
     model = SasRec(
         settings, num_items=shape.items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0)
@@ -75,7 +75,7 @@ def measure_estimator(shape: Shape, *, seconds: float) -> dict[str, float]:
     }
 
 
-def _sequences(shape: Shape) -> Sequences:
+def random_sequences(shape: Shape) -> Sequences:
     """Random users; a few items are met far more often than the others."""
     generator = np.random.default_rng(0)
     lengths = 2 + generator.exponential(shape.beyond, size=shape.users).astype(np.int64)

@@ -1,6 +1,10 @@
-"""Beam search in the kernels against the same search written out in torch.
+"""Beam search in the kernels: against the same search written out in torch, and by what the score is made of.
 
-python -m benchmarks.retrieval --items 7129 --beam 150 --json
+    python -m benchmarks.retrieval --items 7129 --beam 150 --json
+
+Speedups are those of the attention network at the sizes of the preset `paper`. score_cost is the time of a request with
+the default score, tower and memory, over that with the attention network on all levels, at the default sizes, in a
+random catalogue of as many items; score_cost_with_leaf_attention has the network on the leaves of the last beam too.
 """
 
 import argparse
@@ -10,6 +14,7 @@ import numpy as np
 from benchmarks.measure import report, take_turns
 from benchmarks.models import asked_by, random_subject
 from benchmarks.plain import PlainRetriever
+from benchmarks.score_cost import measure_score_cost
 
 K = 20
 
@@ -65,6 +70,7 @@ def main() -> None:
     results = measure_retrieval(
         items=arguments.items, beam=arguments.beam, users=arguments.users, turns=arguments.turns
     )
+    results |= measure_score_cost(items=arguments.items, beam=arguments.beam)
     settings = {"items": arguments.items, "beam": arguments.beam, "users": arguments.users, "k": K}
     report(settings, results, as_json=arguments.json)
 

@@ -7,6 +7,8 @@ those with 7,129 items in the same run, and work_of_small_tree what the necessar
 step_fraction_of_sgemm divides the step's necessary operations (factored scorer and perceptron, forward, backward and
 sampling, merged draws, shared ancestors) by its time, and that by torch's matrix product in the same run.
 cost_of_ten_targets is the time of a top-down step with ten targets of each history over that with one.
+default_over_all_levels is the instances per second of learning the default score over those of the attention network on
+all levels, by the preset that names the sizes of both.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from beamtree.model.score import ATTENTION, Score
 from beamtree.native.training import Gradients, Negatives, learn_batch
 from beamtree.training.instances import Batch
 from beamtree.training.native_learner import NativeLearner
+from benchmarks.default_training import measure_default_training
 from benchmarks.measure import SGEMM_FLOPS, report, sgemm, take_turns
 from benchmarks.models import SETTINGS, Subject, random_subject
 from benchmarks.plain import PlainRetriever
@@ -157,6 +160,7 @@ def main() -> None:
     results = measure_training(
         items=arguments.items, batch=arguments.batch, negatives=arguments.negatives, turns=arguments.turns
     )
+    results |= measure_default_training(items=arguments.items, turns=arguments.turns)
     settings = {"items": arguments.items, "batch": arguments.batch, "negatives": arguments.negatives}
     report(settings, results, as_json=arguments.json)
 

@@ -1,0 +1,64 @@
+"""The accuracy of the default is that of pairs of fits, looked up in lines of results."""
+
+from typing import Any
+
+from benchmarks.accuracy import accuracy_of_default, measured_accuracy
+
+
+def line(parts: list[str], f: float, **changes: Any) -> dict[str, Any]:
+    """A line as an experiment writes it, as far as it matters here."""
+    model = {"parts": parts, "attention_levels": changes.pop("attention_levels", None)}
+    fields = {
+        "data": "ml-1m",
+        "system": "dtr-t",
+        "role": "best",
+        "seed": 0,
+        "protocol": "clean",
+        "split": "test",
+        "final": True,
+        "seconds": 100.0,
+    }
+    settings = {"file": "-".join(parts) + ".toml", "config": {"model": model, "estimator": {}}}
+    return {**fields, "settings": settings, "metrics": {"f@20": f}, **changes}
+
+
+DEFAULT, ALL_LEVELS = ["tower", "memory"], ["attention", "tower", "memory"]
+
+
+def test_the_means_over_the_seeds_of_both_are_compared() -> None:
+    lines = [
+        line(DEFAULT, 0.18),
+        line(DEFAULT, 0.20, seed=1),
+        line(ALL_LEVELS, 0.19),
+        line(ALL_LEVELS, 0.21, seed=1, seconds=300.0),
+    ]
+    accuracy = accuracy_of_default(lines)
+    assert accuracy.ratio == 0.19 / 0.20
+    assert accuracy.basis == (
+        "ml-1m, f@20, test users, best, protocol clean, seeds 0, 1: tower + memory (tower-memory.toml, 100 s) over "
+        "attention on all levels + tower + memory (attention-tower-memory.toml, 200 s)"
+    )
+
+
+def test_validation_users_count_where_no_pair_was_tested() -> None:
+    lines = [line(DEFAULT, 0.3), line(DEFAULT, 0.1, split="validation"), line(ALL_LEVELS, 0.2, split="validation")]
+    assert accuracy_of_default(lines).ratio == 0.5
+
+
+def test_fits_that_are_no_pair_are_left_out() -> None:
+    others = [
+        line(ALL_LEVELS, 0.2, seed=1),
+        line(ALL_LEVELS, 0.2, protocol="paper"),
+        line(ALL_LEVELS, 0.2, attention_levels=1),
+        line(ALL_LEVELS, 0.2, data="globo"),
+        line(ALL_LEVELS, 0.2, final=False),
+        line(["attention"], 0.2),
+        line(ALL_LEVELS, 0.2, system="sasrec"),
+    ]
+    accuracy = accuracy_of_default([line(DEFAULT, 0.18), *others])
+    assert accuracy.ratio is None
+    assert accuracy.basis.startswith("no result lines yet on ml-1m")
+
+
+def test_the_lines_of_the_repository_can_be_read() -> None:
+    assert "ml-1m" in measured_accuracy().basis

@@ -316,7 +316,12 @@ class TrainingSettings(_Section):
 class EstimatorSettings(_Section):
     """SASRec: the tower of the score, and what tells rectified labels the likeliest item below a node."""
 
-    history_length: int = Field(50, ge=1, le=10_000, description="so many of the latest items are read")
+    history_length: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description="so many of the latest items are read; default: what 95 % of the users have, from 10 to 50",
+    )
     width: int = Field(64, ge=1, le=1024, description="size of an item's vector")
     layers: int = Field(2, ge=1, le=16, description="attention blocks")
     heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
@@ -336,7 +341,7 @@ class EstimatorSettings(_Section):
         description="at most so many passes over the training sequences; fractions are fine",
     )
     most_positions: int | None = Field(
-        8_000_000, ge=1, description="at most so many positions are learned from, however many epochs that is"
+        6_000_000, ge=1, description="at most so many positions are learned from, however many epochs that is"
     )
     batch_positions: int = Field(3200, ge=1, le=1_000_000, description="positions of training sequences per step")
     learning_rate: float = Field(3e-3, gt=0.0, le=1.0, description="at its peak, after a short warm-up")
@@ -352,6 +357,16 @@ class EstimatorSettings(_Section):
         lt=2**32,
         description="its own, so that runs with other seeds can share it; default: training.seed",
     )
+
+    @property
+    def decided_history_length(self) -> int:
+        """What a fit decided, or was told; SettingsError where nobody has decided yet."""
+        if self.history_length is None:
+            raise SettingsError(
+                "Expected estimator.history_length to be a number of items, but it is still to be decided by a log: fit "
+                "with DeepTreeRetriever, prepare the log with prepare_log, or set it."
+            )
+        return self.history_length
 
     def negatives_of(self, num_items: int) -> int | None:
         """How many negatives are drawn per step from a catalogue of so many items; None: all items are scored."""

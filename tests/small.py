@@ -168,6 +168,7 @@ def small_config(**sections: dict[str, Any]) -> Config:
             "learning_rate": 0.01,
             "warmup_steps": 0,
         },
+        "estimator": {"history_length": 5},
         "retrieval": {"beam_width": 8, "exclude_seen": True},
     }
     return Config.resolve({name: base.get(name, {}) | sections.get(name, {}) for name in base | sections})

@@ -63,5 +63,6 @@ def evaluate(
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:
     """Say that people repeat, where they do: what may be recommended then decides much of what is hit."""
     facts = model.recommender.artefact.training.get("log")
-    if facts is not None and (profile := LogProfile(**facts)).people_repeat:
+    profile = None if facts is None else LogProfile.recorded(facts)
+    if profile is not None and profile.people_repeat:
         messages.print(f"Note: {explain_seen_items(profile, config=model.config)}.", soft_wrap=True)

@@ -21,6 +21,7 @@ from beamtree.data.profile import LogProfile
 from beamtree.errors import InputError
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.beam import first_searched_level
+from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.storage import replace_text
 
 DEFAULT_REPORT = Path("report.html")
@@ -53,8 +54,9 @@ def inspect(
 ) -> None:
     """Show a model's tree, sizes, settings, training and metrics; with --log, diagnose it on held-out users.
 
-    The report is one HTML file with plots: loss by level, beam search against an exact scan, max-heap violations, how
-    close negatives are to the softmax, rounds of training, rectified labels, terms of the generalisation bound.
+    The report is one HTML file with plots: what each part of the score contributes, loss by level, beam search against
+    an exact scan, max-heap violations; for attention also how close negatives are to the softmax, rounds of training,
+    rectified labels, terms of the generalisation bound.
     """
     if log is not None:
         _diagnose(
@@ -63,7 +65,7 @@ def inspect(
             out=out or DEFAULT_REPORT,
             users=users or DEFAULT_USERS,
             held_out=held_out,
-            estimator=estimator or "auto",
+            estimator=estimator,
             estimators=estimator_cache or estimators_beside(model),
             seed=seed or 0,
             as_json=as_json,
@@ -111,7 +113,7 @@ def _diagnose(
     out: Path,
     users: int,
     held_out: Literal["validation", "test"] | None,
-    estimator: Literal["auto", "popularity", "sasrec"],
+    estimator: Literal["auto", "popularity", "sasrec"] | None,
     estimators: Path,
     seed: int,
     as_json: bool,
@@ -129,10 +131,19 @@ def _diagnose(
     retriever = DeepTreeRetriever.load(model)
     interactions = read_log(log, retriever.config.log)
     examined = examine(retriever, interactions, users=users, group=held_out, seed=seed)
-    with fit_progress() as listen:
-        chosen = choose_estimator(
-            estimator, examined.artefact, examined.dataset, examined.split, directory=estimators, listen=listen
-        )
+    chosen = None
+    if examined.has_attention:
+        with fit_progress() as listen:
+            chosen = choose_estimator(
+                estimator or "auto",
+                examined.artefact,
+                examined.dataset,
+                examined.split,
+                directory=estimators,
+                listen=listen,
+            )
+    elif estimator is not None:
+        raise InputError("--estimator is about rectified labels of attention, which this model has not: leave it out.")
     with _measuring() as progress:
         diagnostics = diagnose(examined, chosen, progress=progress)
     page, data = render_page(diagnostics), diagnostics.to_json()
@@ -194,9 +205,9 @@ def _measuring() -> Iterator[Callable[[str, int, int], None]]:
 
 def _log_facts(artefact: Artefact) -> dict[str, str]:
     """What the log was like and what it decided, where the model keeps it."""
-    if "log" not in artefact.training:
+    profile = LogProfile.recorded(artefact.training.get("log", {}))
+    if profile is None:
         return {}
-    profile = LogProfile(**artefact.training["log"])
     size = f"{profile.interactions:,} interactions of {profile.users:,} users"
     return {"log": "\n".join([size, *profile.lines(), *explain_decisions(profile, config=artefact.config)])}
 
@@ -204,14 +215,15 @@ def _log_facts(artefact: Artefact) -> dict[str, str]:
 def _facts(artefact: Artefact) -> dict[str, str]:
     tree, training = artefact.tree, artefact.training
     table_bytes = sum(array.nbytes for array in artefact.weights.values())
-    attention = artefact.part("attention")
-    network = sum(int(np.prod(array.shape)) for name, array in attention.items() if not name.endswith("_table"))
+    networks = [*artefact.part("attention").items(), *artefact.part("tower").items()]
+    network = sum(int(np.prod(array.shape)) for name, array in networks if not name.endswith("_table"))
     index_bytes = table_bytes + tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
     start = first_searched_level(tree, beam_width=artefact.config.retrieval.beam_width)
     return {
         "items": f"{tree.num_items:,}",
         "tree": f"branching {tree.branching}, height {tree.height}, {tree.num_nodes:,} nodes",
         "searched levels": f"{start} to {tree.height} with a beam of {artefact.config.retrieval.beam_width}",
+        "score": " + ".join(sorted(arrays_by_part(artefact.weights))),
         "network weights": f"{network:,}",
         "index size": f"{index_bytes / 2**20:.2f} MB, {index_bytes / tree.num_items:.0f} bytes per item",
         **_log_facts(artefact),

@@ -16,6 +16,10 @@ from beamtree.data.interactions import InteractionLog
 from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
 from beamtree.data.ties import settle_ties
 
+SHORTEST_READ: Final = 10
+LONGEST_READ: Final = 50
+"""How many items of a history an encoder reads, at least and at most, unless it is told."""
+
 WORTH_A_SENTENCE: Final = 0.001
 """Ties below this share of the rows are not spoken of."""
 
@@ -66,7 +70,15 @@ def decide(config: Config, profile: LogProfile) -> Config:
     if data.shuffle_ties is None:
         is_leak = profile.ties_are_sorted and data.protocol != "paper"
         data = data.model_copy(update={"shuffle_ties": is_leak})
-    return config.model_copy(update={"data": data, "retrieval": retrieval})
+    estimator = config.estimator
+    if estimator.history_length is None:
+        estimator = estimator.model_copy(update={"history_length": _history_length(profile)})
+    return config.model_copy(update={"data": data, "retrieval": retrieval, "estimator": estimator})
+
+
+def _history_length(profile: LogProfile) -> int:
+    """How many of the latest items an encoder reads: the history of nearly everybody, within reason."""
+    return min(max(profile.usual_history, SHORTEST_READ), LONGEST_READ)
 
 
 def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
@@ -75,7 +87,20 @@ def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
         *_explain_held_out(profile, config=config),
         explain_seen_items(profile, config=config),
         *_explain_ties(profile, config=config),
+        *_explain_history_length(profile, config=config),
     ]
+
+
+def _explain_history_length(profile: LogProfile, *, config: Config) -> list[str]:
+    """How much of a history the encoder reads, and why; nothing where no part of the score has one."""
+    if "tower" not in config.model.parts:
+        return []
+    read = config.estimator.decided_history_length
+    latest = f"the encoder reads the latest {read:,} items of a history"
+    if read != _history_length(profile):
+        return [f"{latest}, as estimator.history_length={read} asks"]
+    usual = f"95 % of the users have at most {profile.usual_history:,} interactions"
+    return [f"{usual}: {latest}; estimator.history_length=N overrules"]
 
 
 def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:

@@ -1,7 +1,8 @@
 """What kind of log this is: how much people repeat, how many times tie and in which order, how dense it is."""
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,9 @@ LONG_HISTORY: Final = 15
 FEWEST_LONG_USERS: Final = 100
 """Shorter histories count as long where fewer users have a long one: of 100 users, 10 validate and 10 test."""
 
+USUAL: Final = 0.95
+"""The share of users whose histories are usual in length."""
+
 
 @dataclass(frozen=True)
 class LogProfile:
@@ -40,7 +44,7 @@ class LogProfile:
     has_dates: whether times are moments, and not numbers that only put the interactions in order.
     long_history: interactions from which on a history counts as long: 15, or those of the user with the 100th longest
     history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: how many
-    have so many.
+    have so many. usual_history: interactions that 95 % of the users do not exceed.
     """
 
     users: int
@@ -57,6 +61,12 @@ class LogProfile:
     has_dates: bool
     long_history: int
     long_users: int
+    usual_history: int
+
+    @classmethod
+    def recorded(cls, facts: Mapping[str, Any]) -> "LogProfile | None":
+        """A profile that a model keeps; None where an earlier version measured something else."""
+        return cls(**facts) if facts.keys() == {field.name for field in fields(cls)} else None
 
     @property
     def people_repeat(self) -> bool:
@@ -108,6 +118,7 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
         has_dates=times is not None and seconds_per_unit(pl.Series(times)) is not None,
         long_history=long_history,
         long_users=int(np.count_nonzero(lengths >= long_history)),
+        usual_history=int(np.quantile(lengths, USUAL, method="inverted_cdf")),
     )
 
 

@@ -29,7 +29,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
         split=split,
         validation_users=sample_users(split.validation, config=config, seed=seed),
         data=dataset.fingerprint,
-        history_length=config.estimator.history_length,
+        history_length=config.estimator.decided_history_length,
         horizon=[config.training.target_horizon, config.training.targets_per_history],
         seed=seed,
         protocol=describe_protocol(config),
@@ -64,7 +64,7 @@ def train_estimator(
         dataset.sequences,
         split,
         num_items=len(dataset.items),
-        history_length=config.estimator.history_length,
+        history_length=config.estimator.decided_history_length,
         run=EstimatorRun(
             settings=config.estimator,
             horizon=TargetHorizon.of(config.training, seed=seed),

@@ -62,10 +62,10 @@ class Tower(Part):
 
 
 def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
-    """A fresh tower of the estimator's sizes, over the history that the model reads."""
+    """A fresh tower of the estimator's sizes."""
     sizes = config.estimator
     encoder = SequenceEncoder(
-        sizes.width, history_length=config.model.history_length, layers=sizes.layers, heads=sizes.heads
+        sizes.width, history_length=sizes.decided_history_length, layers=sizes.layers, heads=sizes.heads
     )
     return Tower(tree, encoder, dropout=sizes.dropout, generator=generator)
 

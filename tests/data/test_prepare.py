@@ -164,20 +164,29 @@ def test_ties_in_another_order_stay_as_the_file_has_them() -> None:
     asked = prepared(log, data={"shuffle_ties": True})
     assert sorted(asked.dataset.sequences.of(3).tolist()) == list(range(20))
     assert asked.dataset.fingerprint != found.dataset.fingerprint
-    assert asked.lines()[-1].endswith("shuffled by seed 0, as data.shuffle_ties=true asks")
+    assert asked.lines()[-2].endswith("shuffled by seed 0, as data.shuffle_ties=true asks")
 
 
 def test_a_person_and_the_published_protocol_leave_sorted_ties() -> None:
     asked = prepared(baskets(), data={"shuffle_ties": False})
     assert asked.dataset.sequences.of(0).tolist() == list(range(30))
-    assert asked.lines()[-1].endswith(
+    assert asked.lines()[-2].endswith(
         "sorted by item, which gives the next item away: left in the order of the file, as data.shuffle_ties=false asks"
     )
     paper = prepared(baskets(), data={"protocol": "paper"})
     assert paper.config.data.shuffle_ties is False
     assert paper.dataset.fingerprint == asked.dataset.fingerprint
-    assert paper.lines()[-1].endswith("left in the order of the file, as is published")
+    assert paper.lines()[-2].endswith("left in the order of the file, as is published")
 
 
 def test_a_log_without_ties_says_nothing_of_them() -> None:
     assert not [line for line in prepared(listened(repeats=0)).lines() if "share user and time" in line]
+
+
+def test_the_encoder_reads_what_nearly_everybody_has_within_reason() -> None:
+    assert prepared(baskets()).config.estimator.history_length == 30
+    told = prepared(baskets(), estimator={"history_length": 7})
+    assert told.config.estimator.history_length == 7
+    assert told.lines()[-1].endswith("as estimator.history_length=7 asks")
+    without = prepared(baskets(), model={"parts": ["memory"]})
+    assert "encoder" not in without.lines()[-1]

@@ -30,6 +30,7 @@ def test_a_small_log_by_hand() -> None:
         has_dates=False,
         long_history=3,
         long_users=2,
+        usual_history=5,
     )
 
 

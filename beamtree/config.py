@@ -343,7 +343,7 @@ class EstimatorSettings(_Section):
     most_positions: int | None = Field(
         6_000_000, ge=1, description="at most so many positions are learned from, however many epochs that is"
     )
-    batch_positions: int = Field(3200, ge=1, le=1_000_000, description="positions of training sequences per step")
+    batch_positions: int = Field(1600, ge=1, le=1_000_000, description="positions of training sequences per step")
     learning_rate: float = Field(3e-3, gt=0.0, le=1.0, description="at its peak, after a short warm-up")
     decay: Literal["cosine", "constant"] = Field("cosine", description="of the learning rate after warm-up")
     validations: int = Field(8, ge=1, le=10_000, description="how often to validate, evenly spaced")

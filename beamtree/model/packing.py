@@ -33,6 +33,16 @@ class Packing:
         """Positions of a row of attention."""
         return max(SHORTEST_ROW, int(self.lengths.max()))
 
+    def latest(self, values: Tensor) -> Tensor:
+        """Of values (positions,) that are not negative: what each position and those before it in its sequence have.
+
+        (positions, longest sequence), the position's own first, -1 where there are no more.
+        """
+        ages = torch.arange(int(self.lengths.max()), device=self.device)
+        before = torch.from_numpy(self._inside).to(self.device).unsqueeze(1) - ages
+        where = torch.arange(len(values), device=self.device).unsqueeze(1) - ages
+        return torch.where(before >= 0, values[where.clamp(min=0)], -1)
+
     @cached_property
     def cells(self) -> Tensor:
         """Where each position (positions,) stands in the rows of attention, counted through."""
@@ -60,9 +70,15 @@ class Packing:
     @cached_property
     def _cells(self) -> Int64Array:
         row, column = self._placement
-        inside = np.arange(self.lengths.sum()) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
-        cells: Int64Array = np.repeat(row * self.row_length + column, self.lengths) + inside
+        cells: Int64Array = np.repeat(row * self.row_length + column, self.lengths) + self._inside
         return cells
+
+    @cached_property
+    def _inside(self) -> Int64Array:
+        """How many positions come before each one in its sequence."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        inside: Int64Array = np.arange(self.lengths.sum()) - np.repeat(starts, self.lengths)
+        return inside
 
     @cached_property
     def _num_rows(self) -> int:

@@ -143,12 +143,14 @@ class SasRec(nn.Module):
         lengths: Int64Array,
         proposal: Proposal,
         generator: torch.Generator,
+        seen_count: bool = True,
     ) -> Tensor:
         """Mean cross-entropy of the targets over all items or a sample.
 
         inputs: (positions,), histories laid end to end; targets: (positions, targets), which share the position evenly,
         -1 = none, except the first; lengths: (histories,). proposal: where a sample is drawn from; generator: for it
-        and for dropout, on the model's device.
+        and for dropout, on the model's device. seen_count: whether targets are told from the position's own history
+        too, as far as they are not in it themselves.
         """
         packing = Packing(lengths, device=self.items.device)
         dropout = keep
@@ -157,15 +159,23 @@ class SasRec(nn.Module):
         if self.negatives is None:
             read, labels = self._moved(inputs, targets)
             vectors = self.encoder.packed(_look_up(read, self.items), packing=packing, dropout=dropout)
-            return softmax_loss(vectors, self.items, labels) / len(labels)
+            left_out = None if seen_count else packing.latest(read)
+            return softmax_loss(vectors, self.items, labels, left_out=left_out) / len(labels)
         drawn, stand_for = proposal.draw(self.negatives, generator=generator)
         # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
         met, places = _renumbered(inputs, targets, drawn.numpy(), count=len(self.items))
         rows, read, labels, sample = self._moved(met, *places)
         items = functional.embedding(rows, self.items, sparse=True)
         vectors = self.encoder.packed(_look_up(read, items), packing=packing, dropout=dropout)
-        stand_for = stand_for.to(self.items.device)
-        return sampled_softmax_loss(vectors, items, labels, sample=sample, stand_for=stand_for) / len(labels)
+        total = sampled_softmax_loss(
+            vectors,
+            items,
+            labels,
+            sample=sample,
+            stand_for=stand_for.to(self.items.device),
+            left_out=None if seen_count else packing.latest(read),
+        )
+        return total / len(labels)
 
     @property
     def sparse_tables(self) -> tuple[str, ...]:

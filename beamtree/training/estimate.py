@@ -28,7 +28,7 @@ from beamtree.training.windows import TrainingWindows, WindowBatch
 
 CPU = torch.device("cpu")
 
-POSITIONS_OF_A_PART = 800
+POSITIONS_OF_A_PART = 400
 """A batch is not divided into parts smaller than about this: their matrices would be too small to be fast."""
 
 ValidateEstimator = Callable[[Estimator], Mapping[str, float]]
@@ -39,7 +39,8 @@ class EstimatorRun:
     """How an estimator is trained and watched.
 
     validate: its metrics on the validation users; None trains to the end of the schedule. should_stop: asked after
-    every step; a yes raises InterruptedTraining once the state is kept.
+    every step; a yes raises InterruptedTraining once the state is kept. seen_count: whether targets are told from items
+    of their own history too; no, where such items are never recommended.
     """
 
     settings: EstimatorSettings
@@ -51,6 +52,7 @@ class EstimatorRun:
     should_stop: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
     device: torch.device = CPU
+    seen_count: bool = True
 
 
 EstimatorT = TypeVar("EstimatorT", bound=Estimator, covariant=True)
@@ -94,16 +96,26 @@ def load_or_train_estimator(
         return _kept(store, estimator) or _train(estimator, sequences, split, run=run, store=store)
 
 
-def sequence_learner(encoder: SasRec, *, windows: TrainingWindows, seed: int) -> ModuleLearner[SasRec]:
+def sequence_learner(
+    encoder: SasRec, *, windows: TrainingWindows, seed: int, seen_count: bool = True
+) -> ModuleLearner[SasRec]:
     """Learns an encoder to tell the targets of the windows from all other items, or from a sample of them.
 
+    seen_count: as in `EstimatorRun`.
     On the CPU a batch is divided between as many threads as torch uses now, unless it is small.
     """
     proposal = Proposal.half_by_frequency(windows.counts(len(encoder.items)))
     most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
     def loss(encoder: SasRec, batch: WindowBatch, generator: torch.Generator) -> Tensor:
-        return encoder.loss(batch.inputs, batch.targets, lengths=batch.lengths, proposal=proposal, generator=generator)
+        return encoder.loss(
+            batch.inputs,
+            batch.targets,
+            lengths=batch.lengths,
+            proposal=proposal,
+            generator=generator,
+            seen_count=seen_count,
+        )
 
     def divide(batch: WindowBatch) -> list[BatchPart]:
         positions = len(batch.inputs)
@@ -134,7 +146,7 @@ def _train(
         plan = CheckpointPlan(store.unfinished, store.identity, resume=True, minutes=run.checkpoint_minutes)
     trainer = Trainer(
         ESTIMATOR,
-        sequence_learner(estimator, windows=windows, seed=run.seed),
+        sequence_learner(estimator, windows=windows, seed=run.seed, seen_count=run.seen_count),
         windows,
         schedule=estimator_schedule(
             run.settings, num_windows=len(windows), num_positions=int(windows.lengths.sum()), seed=run.seed

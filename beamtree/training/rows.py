@@ -10,6 +10,7 @@ from typing import Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
 
 @dataclass
@@ -31,14 +32,15 @@ class RowAdam:
     @torch.no_grad()
     def step(self, table: Tensor, *, rows: Tensor, gradients: Tensor, learning_rate: float, step: int) -> None:
         """Update the distinct `rows` (n,) of the table by their gradients (n, size); `step` counts from 1."""
-        values = table[rows]
+        # Reading rows as an embedding is several times faster than by indexing.
+        values, first, second = (embedding(rows, part) for part in (table, self.first_moment, self.second_moment))
         if self.decoupled_decay:
             values *= 1.0 - learning_rate * self.weight_decay
         else:
             gradients = gradients + self.weight_decay * values
         beta1, beta2 = self.betas
-        first = self.first_moment[rows].lerp_(gradients, 1.0 - beta1)
-        second = self.second_moment[rows].mul_(beta2).addcmul_(gradients, gradients, value=1.0 - beta2)
+        first.lerp_(gradients, 1.0 - beta1)
+        second.mul_(beta2).addcmul_(gradients, gradients, value=1.0 - beta2)
         spread = (second / (1.0 - beta2**step)).sqrt_().add_(self.epsilon)
         values.addcdiv_(first, spread, value=-learning_rate / (1.0 - beta1**step))
         self.first_moment[rows] = first

@@ -57,6 +57,11 @@ def test_short_sequences_stand_beside_long_ones() -> None:
     assert rows == [0, 1, 1, 1, 0]
 
 
+def test_the_latest_values_are_those_of_the_same_sequence() -> None:
+    found = packing_of([2, 1, 3]).latest(torch.tensor([7, 8, 5, 0, 1, 2]))
+    assert found.tolist() == [[7, -1, -1], [8, 7, -1], [5, -1, -1], [0, -1, -1], [1, 0, -1], [2, 1, 0]]
+
+
 @pytest.mark.parametrize("lengths", [[1], [4, 4], [3, 1, 33, 2, 7, 5, 40], [1] * 50])
 def test_attention_is_that_of_each_sequence_alone(lengths: list[int]) -> None:
     inputs, recency, weights = draw(sum(lengths), 3 * WIDTH), draw(HEADS, AGES, seed=1), draw(sum(lengths), WIDTH)

@@ -31,7 +31,9 @@ def encode(model: SasRec, inputs: list[int]) -> Tensor:
     return encoded[0]
 
 
-def loss_of(model: SasRec, *windows: tuple[list[int], list[list[int]]], seed: int = 5) -> Tensor:
+def loss_of(
+    model: SasRec, *windows: tuple[list[int], list[list[int]]], seed: int = 5, seen_count: bool = True
+) -> Tensor:
     """The loss of windows, each with its inputs and the targets of each of these."""
     return model.loss(
         np.concatenate([np.array(inputs, dtype=np.int32) for inputs, _ in windows]),
@@ -39,6 +41,7 @@ def loss_of(model: SasRec, *windows: tuple[list[int], list[list[int]]], seed: in
         lengths=np.array([len(inputs) for inputs, _ in windows]),
         proposal=UNEVEN,
         generator=torch.Generator().manual_seed(seed),
+        seen_count=seen_count,
     )
 
 
@@ -129,6 +132,39 @@ def test_more_negatives_than_items_are_all_items() -> None:
     every, drawn = estimator(negatives="all"), estimator(negatives=6)
     assert (every.negatives, drawn.negatives, every.sparse_tables) == (None, None, ())
     torch.testing.assert_close(loss_of(drawn, FIRST), loss_of(every, FIRST))
+
+
+def test_targets_need_not_be_told_from_what_was_seen_before() -> None:
+    """Of 6 items the third position of the first window has seen 0, 1 and 2; a target that was seen counts anyway."""
+    windows, again = (FIRST, SECOND), ([0, 1], [[1], [0]])
+    model = estimator()
+    losses = []
+    for inputs, targets in (*windows, again):
+        scores = encode(model, inputs) @ model.items.T
+        for place, (target,) in enumerate(targets):
+            seen = list(set(inputs[: place + 1]) - {target})
+            masked = scores[place].index_fill(0, torch.tensor(seen, dtype=torch.int64), -torch.inf)
+            losses.append(-masked.log_softmax(dim=0)[target])
+    found = loss_of(model, *windows, again, seen_count=False)
+    torch.testing.assert_close(found, torch.stack(losses).mean())
+    every = Proposal(np.full(6, 1 / 6))
+    sampled = estimator(negatives=5)
+    drawn, stand_for = every.draw(5, generator=torch.Generator().manual_seed(5))
+    vectors, labels = vectors_and_labels(sampled)
+    left_out = torch.tensor([[0, -1, -1, -1], [1, 0, -1, -1], [2, 1, 0, -1], [3] + [-1] * 3, [4, 3, -1, -1]])
+    left_out = torch.cat([left_out, torch.tensor([[5, 4, 3, -1], [0, 5, 4, 3]])])
+    expected = sampled_softmax_loss(
+        vectors, sampled.items, labels, sample=drawn, stand_for=stand_for, left_out=left_out
+    ) / len(labels)
+    by_model = sampled.loss(
+        np.array([0, 1, 2, 3, 4, 5, 0], dtype=np.int32),
+        labels.numpy().astype(np.int32),
+        lengths=np.array([3, 4]),
+        proposal=every,
+        generator=torch.Generator().manual_seed(5),
+        seen_count=False,
+    )
+    torch.testing.assert_close(by_model, expected)
 
 
 def test_what_comes_next_is_what_the_last_position_expects() -> None:

@@ -14,6 +14,7 @@ from beamtree.config import EstimatorSettings
 from beamtree.data.split import Split, split_none, split_users
 from beamtree.errors import DivergedError, InterruptedTraining
 from beamtree.model.sequence_encoder import SasRec
+from beamtree.training import estimate as module
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Event, Validated
@@ -111,6 +112,26 @@ def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, stops:
     assert rest == events[len(events) - len(rest) :]
     assert len(rest) < len(events) or stops == (1,)
     assert [path.name for path in tmp_path.glob("*unfinished*")] == []
+
+
+@pytest.mark.parametrize("negatives", ["all", 3])
+def test_batches_divided_between_threads_give_the_same_bytes_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: str | int
+) -> None:
+    changes = {"epochs": 6, "validations": 6, "patience": 6, "negatives": negatives}
+    undivided, _ = train(None, **changes)
+    monkeypatch.setattr(module, "POSITIONS_OF_A_PART", 4)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        whole, _ = train(None, **changes)
+        with pytest.raises(InterruptedTraining):
+            train(tmp_path, **changes, stop_after=7)
+        resumed, _ = train(tmp_path, **changes)
+    finally:
+        torch.set_num_threads(threads)
+    assert same_scores(resumed, whole)
+    assert not same_scores(undivided, whole), "each part draws for itself"
 
 
 def test_what_decides_an_estimator_is_in_its_key() -> None:

@@ -552,7 +552,13 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 # What these were before they could be set, for settings that were recorded without them.
 _BEFORE_RECORDED = {
     "model": {"first_vectors": "random", "parts": ["attention"]},
-    "estimator": {"first_vectors": "random", "negatives": "all", "most_positions": None, "decay": "constant"},
+    "estimator": {
+        "first_vectors": "random",
+        "negatives": "all",
+        "most_positions": None,
+        "decay": "constant",
+        "history_length": 69,
+    },
     "training": {"target_horizon": 1, "targets_per_history": 1, "most_instances": None},
     "data": {"shuffle_ties": False, "min_held_out": 1},
     "retrieval": {"exclude_seen": True},
@@ -560,12 +566,14 @@ _BEFORE_RECORDED = {
 
 
 def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
-    """Settings that had another name or value: the estimator's negatives, and its batches, once counted in windows."""
+    """Settings of the estimator that had other names or values: batches were counted in windows, and all items were
+    scored, and every epoch validated, where nothing was said."""
     estimator = dict(recorded["estimator"])
     if estimator["negatives"] is None:
         estimator["negatives"] = "all"
     if "batch_size" in estimator:
-        estimator["batch_positions"] = 50 * estimator.pop("batch_size")
+        estimator["batch_positions"] = estimator.pop("batch_size") * estimator["history_length"]
+        estimator.setdefault("validations", estimator.get("epochs", 30))
     return {**recorded, "estimator": estimator}
 
 

@@ -238,6 +238,24 @@ def test_what_was_recorded_before_a_setting_existed_keeps_its_meaning() -> None:
     assert (training.target_horizon, training.targets_per_history, training.most_instances) == (1, 1, None)
 
 
+def test_an_estimator_that_was_recorded_in_windows_and_epochs_keeps_its_meaning() -> None:
+    then = Config.recorded({"estimator": {"batch_size": 32, "negatives": None, "epochs": 12}}).estimator
+    assert (then.batch_positions, then.negatives, then.history_length) == (32 * 69, "all", 69)
+    assert (then.epochs, then.validations, then.decay, then.most_positions) == (12, 12, "constant", None)
+
+
+@pytest.mark.parametrize(
+    ("negatives", "of_few", "of_many"), [("auto", None, 1000), ("all", None, None), (500, 500, 500), (9000, None, 9000)]
+)
+def test_negatives_are_drawn_from_large_catalogues_or_as_many_as_said(
+    negatives: Any, of_few: int | None, of_many: int | None
+) -> None:
+    settings = Config.resolve({"estimator": {"negatives": negatives}}).estimator
+    assert (settings.negatives_of(9000), settings.negatives_of(10_001)) == (of_few, of_many)
+    with pytest.raises(SettingsError, match=r"estimator\.negatives"):
+        Config.resolve({"estimator": {"negatives": "some"}})
+
+
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "Cannot read the settings file"), (b"a = = 1", "not valid TOML"), (b"\xff", "TOML")]
 )

@@ -118,7 +118,7 @@ def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, stops:
 def test_batches_divided_between_threads_give_the_same_bytes_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: str | int
 ) -> None:
-    changes = {"epochs": 6, "validations": 6, "patience": 6, "negatives": negatives}
+    changes: dict[str, Any] = {"epochs": 6, "validations": 6, "patience": 6, "negatives": negatives}
     undivided, _ = train(None, **changes)
     monkeypatch.setattr(module, "POSITIONS_OF_A_PART", 4)
     threads = torch.get_num_threads()

@@ -47,7 +47,7 @@ def test_inner_vectors_are_rebuilt_from_the_items_below() -> None:
 
 def config_of(**changes: Any) -> Config:
     training = {"method": "dtr-t-rl", "rounds": 3, "epochs": 1, "validations": 2, "seed": 5, "learning_rate": 0.01}
-    estimator = {"width": 8, "layers": 1, "heads": 1, "epochs": 2, "batch_positions": 64}
+    estimator = {"width": 8, "layers": 1, "heads": 1, "epochs": 2, "validations": 2, "batch_positions": 64}
     return small_config(training=training | changes.pop("training", {}), estimator=estimator, **changes)
 
 

@@ -165,9 +165,17 @@ def batch_step(
     weights: Any,
     sampling: Sampling,
     dropout: Dropout,
+    first_level: int,
 ) -> Step: ...
 def draw(
-    attention: AttentionFloat32, tree: Tree, *, histories: Any, targets: Any, sampling: Sampling, dropout: Dropout
+    attention: AttentionFloat32,
+    tree: Tree,
+    *,
+    histories: Any,
+    targets: Any,
+    sampling: Sampling,
+    dropout: Dropout,
+    first_level: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
 def allow(tree: Tree, allowed_items: NDArray[np.bool_], /) -> LeafSet: ...
 def search(

@@ -92,8 +92,9 @@ class Negatives:
 
     sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at
     the exact softmax of the first level that is not taken whole ("level"), at the root ("root"), or anew at that of
-    every level ("every"). correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a
-    distribution over the negatives. with_dropout: whether top-down sampling goes by scores with dropout.
+    every level ("every"); "level" begins uniformly where that is the first of the last levels, which alone are learned.
+    correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the
+    negatives. with_dropout: whether top-down sampling goes by scores with dropout.
     """
 
     counts: Int64Array
@@ -124,12 +125,14 @@ def learn_batch(
     seed: int,
     weights: NDArray[np.float32] | None = None,
     dropout: Dropout = NO_DROPOUT,
+    first_level: int = 1,
 ) -> Gradients:
-    """Loss and gradients of a batch, the mean over its instances and levels.
+    """Loss and gradients of a batch, the mean over its instances and the levels from `first_level` on.
 
     histories: (instances, positions), -1 in front; targets: (instances, targets), -1 = none; weights: (instances,
     targets, height), for levels 1 to height; None = the targets of a history share 1 evenly. They share its negatives
-    too. Repeated draws are merged with their counts; a draw of the positive is left out.
+    too. Repeated draws are merged with their counts; a draw of the positive is left out. first_level: levels above it
+    are neither drawn on, scored nor learned; ValueError where top-down sampling is to begin at the root.
     """
     return _gradients(
         _kernels.batch_step(
@@ -140,6 +143,7 @@ def learn_batch(
             weights=weights,
             sampling=negatives.kernel(seed=seed),
             dropout=dropout.kernel(),
+            first_level=first_level,
         )
     )
 
@@ -153,6 +157,7 @@ def draw_candidates(
     negatives: Negatives,
     seed: int,
     dropout: Dropout = NO_DROPOUT,
+    first_level: int = 1,
 ) -> tuple[Int64Array, NDArray[np.float32]]:
     """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
 
@@ -165,6 +170,7 @@ def draw_candidates(
         targets=targets[:, None],
         sampling=negatives.kernel(seed=seed),
         dropout=dropout.kernel(),
+        first_level=first_level,
     )
 
 

@@ -15,6 +15,9 @@ struct BatchStep {
     Batch batch;
     Sampling sampling;
     Dropout dropout;
+    index_t first_level = 1;  // levels above it are neither drawn on, scored nor learned
+
+    index_t learned_levels() const { return tree.height - first_level + 1; }
 };
 
 // What was drawn for one row, for those who want to see it: column 0 is the positive.
@@ -30,14 +33,16 @@ class InstanceLearner {
     InstanceLearner(const BatchStep& step, index_t instance, typename Chunks<float>::Chunk& chunk,
                     std::vector<DrawnRow>* seen)
         : attention_(step.attention), net_(step.attention.net), tree_(step.tree), batch_(step.batch),
-          sampling_(step.sampling), dropout_(step.dropout), instance_(instance), chunk_(chunk), seen_(seen),
-          scratch_(Scratch<float>::of_this_thread()), targets_(step.tree, step.batch, instance) {}
+          sampling_(step.sampling), dropout_(step.dropout), first_level_(step.first_level),
+          rows_of_mean_(static_cast<double>(step.batch.instances * step.learned_levels())), instance_(instance),
+          chunk_(chunk), seen_(seen), scratch_(Scratch<float>::of_this_thread()),
+          targets_(step.tree, step.batch, instance) {}
 
     void run() {
         last_level_ = tree_.height;
         while (last_level_ > 0 && !targets_.has_weight_on(last_level_)) --last_level_;
         if (sampling_.sampler == Sampler::uniform)
-            for (index_t level = 1; level <= last_level_; ++level) uniform(level);
+            for (index_t level = first_level_; level <= last_level_; ++level) uniform(level);
         else
             top_down();
     }
@@ -74,7 +79,7 @@ class InstanceLearner {
             if (weight == 0) continue;
             const auto at = std::lower_bound(nodes.begin(), nodes.end(), targets_.ancestor(target, level));
             const index_t column = static_cast<index_t>(at - nodes.begin());
-            const double share = weight / static_cast<double>(batch_.instances * tree_.height);
+            const double share = weight / rows_of_mean_;
             if (std::optional<double> shifted = shift(column, target))
                 scratch_.positives.push_back(Positive{column, share, *shifted});
         }
@@ -129,13 +134,13 @@ class InstanceLearner {
             return learn_whole(level);
         }
         draw_uniform(tree_, sampling_, instance_, level, candidates_);
-        for (const Target& target : targets_) {
-            if (targets_.weight(target, level) == 0) continue;
-            const index_t node = targets_.ancestor(target, level);
-            const auto at = std::lower_bound(candidates_.begin(), candidates_.end(), node,
-                                             [](const DrawnNode& drawn, index_t wanted) { return drawn.node < wanted; });
-            if (at == candidates_.end() || at->node != node) candidates_.insert(at, DrawnNode{node, 0, 0.0});
-        }
+        learn_uniform(level);
+    }
+
+    // candidates_ has the uniform draws of a level: learns from them and the targets' ancestors.
+    void learn_uniform(index_t level) {
+        for (const Target& target : targets_)
+            if (targets_.weight(target, level) != 0) insert_undrawn(targets_.ancestor(target, level), candidates_);
         nodes_.clear();
         for (const DrawnNode& at : candidates_) nodes_.push_back(at.node);
         list_corrections();
@@ -151,7 +156,7 @@ class InstanceLearner {
     void top_down() {
         TopDownPaths paths(tree_, sampling_, instance_, targets_);
         const bool from_root = sampling_.start == PathStart::root;
-        index_t level = 1;
+        index_t level = first_level_;
         for (; level <= last_level_ && sampling_.takes_whole(tree_, level); ++level) {
             const bool learned = targets_.has_weight_on(level) && tree_.occupied_size(level) > 1;
             if (!learned && !from_root) continue;
@@ -163,6 +168,13 @@ class InstanceLearner {
         if (level > last_level_) return;
         if (from_root) paths.draw_starts(level);
         bool starting = !from_root;
+        if (level == first_level_ && sampling_.starts_uniformly(level)) {
+            draw_uniform(tree_, sampling_, instance_, level, candidates_);
+            paths.start_from(level, candidates_);
+            if (targets_.has_weight_on(level)) learn_uniform(level);
+            starting = false;
+            ++level;
+        }
         for (; level <= last_level_; ++level) {
             starting ? list_level(level) : paths.list_children(level, nodes_);
             attend_to_nodes(level);
@@ -208,6 +220,8 @@ class InstanceLearner {
     const Batch& batch_;
     const Sampling& sampling_;
     const Dropout& dropout_;
+    const index_t first_level_;
+    const double rows_of_mean_;  // instances x learned levels
     const index_t instance_;
     typename Chunks<float>::Chunk& chunk_;
     std::vector<DrawnRow>* seen_;
@@ -219,7 +233,7 @@ class InstanceLearner {
     std::vector<DrawnNode> candidates_;
 };
 
-// Loss and gradients, the mean over all instances and levels.
+// Loss and gradients, the mean over all instances and learned levels.
 inline StepResult<float> step_on_batch(const BatchStep& step) {
     Chunks<float> chunks(step.attention.net, step.batch.instances);
     return chunks.run([&](index_t instance, typename Chunks<float>::Chunk& chunk) {

@@ -36,6 +36,13 @@ inline void draw_uniform(const Tree& tree, const Sampling& sampling, index_t ins
             drawn.push_back(DrawnNode{node, 1, 0.0});
 }
 
+// Puts a node among drawn ones, ascending, unless it is there.
+inline void insert_undrawn(index_t node, std::vector<DrawnNode>& drawn) {
+    const auto at = std::lower_bound(drawn.begin(), drawn.end(), node,
+                                     [](const DrawnNode& other, index_t wanted) { return other.node < wanted; });
+    if (at == drawn.end() || at->node != node) drawn.insert(at, DrawnNode{node, 0, 0.0});
+}
+
 // Draws that go down the tree together. On every level the caller scores some nodes, ascending, and the paths choose among
 // them; what the targets' ancestors have as q is followed beside them.
 class TopDownPaths {
@@ -87,6 +94,18 @@ class TopDownPaths {
         reached_.clear();
         for (index_t n = 0; n < count; ++n)
             reached_.push_back(DrawnNode{at.node(n), counts_[static_cast<std::size_t>(n)], at.score(n) - log_sum});
+    }
+
+    // Uniform draws over the occupied nodes of a level: all paths start there.
+    void start_from(index_t level, const std::vector<DrawnNode>& drawn) {
+        const double size = static_cast<double>(tree_.occupied_size(level));
+        reached_ = drawn;
+        for (Target& target : targets_) {
+            target.log_q = -std::log(size);
+            target.left_to_others = (size - 1) / size;
+            insert_undrawn(targets_.ancestor(target, level), reached_);
+        }
+        for (DrawnNode& at : reached_) at.log_q = -std::log(size);
     }
 
     // Levels taken whole, from the root: the probability of every node, without draws yet.

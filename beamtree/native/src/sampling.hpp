@@ -23,6 +23,10 @@ struct Sampling {
 
     index_t draws(index_t level) const { return negatives[static_cast<std::size_t>(level)]; }
     bool takes_whole(const Tree& tree, index_t level) const { return tree.occupied_size(level) <= draws(level) + 1; }
+
+    // Whether paths whose first level this is begin at any of its nodes alike: nothing above it has a score to descend by,
+    // and its own softmax would take scoring all of it. On level 1 it has the root alone above it.
+    bool starts_uniformly(index_t first_level) const { return first_level > 1 && start == PathStart::level; }
 };
 
 // The targets of one history share its preparation and its negatives. Each target has a softmax of its own, in which the

@@ -78,7 +78,7 @@ Sampling sampling_of(const std::string& sampler, const Array1<std::int64_t>& neg
 
 BatchStep step_of(const PyAttention<float>& given, const Tree& tree, const Array2<std::int32_t>& histories,
                   const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights,
-                  const Sampling& sampling, const Dropout& dropout) {
+                  const Sampling& sampling, const Dropout& dropout, index_t first_level) {
     const Attention<float>& attention = fitting(given, tree);
     require_histories(attention.net, tree, histories);
     const index_t instances = extent(histories, 0), targets_each = extent(targets, 1);
@@ -89,14 +89,17 @@ BatchStep step_of(const PyAttention<float>& given, const Tree& tree, const Array
             "weights: expected (instances, targets, levels below the root)");
     require(static_cast<index_t>(sampling.negatives.size()) == tree.height + 1,
             "negatives: expected one count for each level below the root");
+    require(first_level >= 1 && first_level <= tree.height, "first_level: expected a level below the root");
+    require(first_level == 1 || sampling.sampler == Sampler::uniform || sampling.start != PathStart::root,
+            "first_level: paths from the root need scores on all levels, expected start level or every");
     const Batch batch{histories.data(), targets.data(), weights ? weights->data() : nullptr, instances, targets_each};
-    return BatchStep{attention, tree, batch, sampling, dropout};
+    return BatchStep{attention, tree, batch, sampling, dropout, first_level};
 }
 
 nb::tuple batch_step(const PyAttention<float>& attention, const PyTree& tree, const Array2<std::int32_t>& histories,
                      const Array2<std::int32_t>& targets, const std::optional<Array3<float>>& weights,
-                     const Sampling& sampling, const Dropout& dropout) {
-    const BatchStep step = step_of(attention, tree.tree, histories, targets, weights, sampling, dropout);
+                     const Sampling& sampling, const Dropout& dropout, index_t first_level) {
+    const BatchStep step = step_of(attention, tree.tree, histories, targets, weights, sampling, dropout, first_level);
     StepResult<float> result;
     {
         nb::gil_scoped_release release;
@@ -107,8 +110,10 @@ nb::tuple batch_step(const PyAttention<float>& attention, const PyTree& tree, co
 
 // node_rows, log_correction: (instances * levels, columns) as the step would draw them, -1 where a column is absent.
 nb::tuple draw(const PyAttention<float>& attention, const PyTree& tree, const Array2<std::int32_t>& histories,
-               const Array2<std::int32_t>& targets, const Sampling& sampling, const Dropout& dropout) {
-    const BatchStep step = step_of(attention, tree.tree, histories, targets, std::nullopt, sampling, dropout);
+               const Array2<std::int32_t>& targets, const Sampling& sampling, const Dropout& dropout,
+               index_t first_level) {
+    const BatchStep step =
+        step_of(attention, tree.tree, histories, targets, std::nullopt, sampling, dropout, first_level);
     std::vector<DrawnRow> drawn;
     {
         nb::gil_scoped_release release;
@@ -151,8 +156,9 @@ void bind_training(nb::module_& m) {
     bind_candidates_step<float>(m);
     bind_candidates_step<double>(m);
     m.def("batch_step", &batch_step, "attention"_a, "tree"_a, nb::kw_only(), "histories"_a, "targets"_a,
-          "weights"_a.none(), "sampling"_a, "dropout"_a);
-    m.def("draw", &draw, "attention"_a, "tree"_a, nb::kw_only(), "histories"_a, "targets"_a, "sampling"_a, "dropout"_a);
+          "weights"_a.none(), "sampling"_a, "dropout"_a, "first_level"_a);
+    m.def("draw", &draw, "attention"_a, "tree"_a, nb::kw_only(), "histories"_a, "targets"_a, "sampling"_a, "dropout"_a,
+          "first_level"_a);
 }
 
 }  // namespace beamtree

@@ -68,6 +68,12 @@ class Score(nn.Module):
             if name not in part.tables
         }
 
+    def learned_levels(self) -> list[int]:
+        """The levels below the root on which a part with weights scores; elsewhere there is nothing to learn."""
+        where = [part.levels for part in self.parts.values() if any(True for _ in part.parameters())]
+        below_root = range(1, self.tree.height + 1)
+        return [level for level in below_root if any(levels is None or level in levels for levels in where)]
+
     def prepare(
         self, requests: Requests, *, read: ReadRows | None = None, dropout: torch.Generator | None = None
     ) -> "PreparedScore":
@@ -163,10 +169,9 @@ def build_score(
 
 
 def attention_alone(score: Score) -> Attention | None:
-    """The attention of a score that is nothing else, which the kernels know; None where there is more to it."""
+    """The attention, on all levels or the last, of a score that is nothing else; None where there is more to it."""
     part = score.parts.get(ATTENTION)
-    is_alone = len(score.parts) == 1 and isinstance(part, Attention) and part.levels is None
-    return part if is_alone and isinstance(part, Attention) else None
+    return part if len(score.parts) == 1 and isinstance(part, Attention) else None
 
 
 def _of_part(part_name: str, read: ReadRows) -> ReadRows:

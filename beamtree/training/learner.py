@@ -58,12 +58,12 @@ class TorchLearner:
         self._optimiser = ScoreOptimiser(score, settings=settings)
 
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
-        """The loss, the mean over instances and levels, and its gradients. No pass touches a whole table.
+        """The loss, the mean over instances and learned levels, and its gradients. No pass touches a whole table.
 
         InputError where a part reads a table without `read`: its rows would not learn.
         """
-        seed, device, height = self._settings.seed, self.score.device, self.score.tree.height
-        single = one_target_each(batch, height=height)
+        seed, device, learned = self._settings.seed, self.score.device, self.score.learned_levels()
+        single = one_target_each(batch, height=self.score.tree.height)
         candidates = self._negatives.draw(single, generator=numpy_generator(seed, "negatives", step))
         nodes = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)
@@ -80,18 +80,18 @@ class TorchLearner:
             single.requests, read=touched, dropout=torch_generator(seed, "dropout", step, device=device)
         )
 
-        def learn_levels(levels: range) -> float:
+        def learn_levels(levels: list[int]) -> float:
             """The share of some levels in the loss; its gradients are left in the leaves of autograd."""
-            places = slice(levels.start - 1, levels.stop - 1)
+            places = [level - 1 for level in levels]
             scores = score_nodes(levels, nodes[places]).flatten(0, 1)
             labels = None if weights is None else weights[places].flatten()
             mean = sampled_softmax_loss(scores, log_correction[places].flatten(0, 1), weights=labels)
-            partial = len(levels) / height * mean
+            partial = len(levels) / len(learned) * mean
             if partial.requires_grad:
                 partial.backward(retain_graph=True)  # the levels share what was prepared for all of them
             return float(partial.detach())
 
-        loss = sum(learn_levels(levels) for levels in self._levels_at_a_time(height))
+        loss = sum(learn_levels(levels) for levels in self._at_a_time(learned))
         self.score.eval()
         _refuse_direct_reads(self.score)
         dense = {name: _taken_gradient(weight) for name, weight in small_weights.items()}
@@ -123,12 +123,12 @@ class TorchLearner:
         """Take up the state that `optimiser_arrays` gave."""
         self._optimiser.restore(arrays)
 
-    def _levels_at_a_time(self, height: int) -> Iterator[range]:
+    def _at_a_time(self, levels: list[int]) -> Iterator[list[int]]:
         """Level by level on a CPU, whose cache a level's intermediates fit; all together where batch statistics or an
         accelerator want them so."""
         is_together = self.score.device.type != "cpu" or bool(_running_statistics(self.score))
-        step = height if is_together else 1
-        return (range(first, first + step) for first in range(1, height + 1, step))
+        step = len(levels) if is_together else 1
+        return (levels[first : first + step] for first in range(0, len(levels), step))
 
 
 def _running_statistics(score: Score) -> dict[str, Tensor]:

@@ -40,12 +40,13 @@ class NativeLearner:
             )
         self.score = score.eval()
         self._attention = attention
+        self._first_level = score.learned_levels()[0]
         self._negatives = negatives
         self._settings = settings
         self._optimiser = ScoreOptimiser(score, settings=settings, row_adam=NativeRowAdam)
 
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
-        """The loss, the mean over instances and levels, and its gradients."""
+        """The loss, the mean over instances and learned levels, and its gradients."""
         seed, settings = self._settings.seed, self._attention.settings
         found = learn_batch(
             attention_arrays(self._attention),
@@ -56,6 +57,7 @@ class NativeLearner:
             seed=seed_for(seed, "negatives", step),
             weights=batch.level_weights,
             dropout=Dropout(settings.dropout, seed_for(seed, "dropout", step)),
+            first_level=self._first_level,
         )
         prefix = f"{ATTENTION}/"
         dense = {

@@ -1,5 +1,6 @@
 """Negatives for the softmax of each level, and the correction for how they were drawn (Eq. 20)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +15,8 @@ from beamtree.types import NOTHING, Float32Array, Int64Array
 class Candidates:
     """The nodes that compete on each level for each instance; column 0 is the positive, the target's ancestor.
 
-    node_rows: (levels, instances, columns), nodes numbered over the whole tree, -1 where a column holds none.
+    node_rows: (levels, instances, columns), nodes numbered over the whole tree, -1 where a column holds none, and
+    throughout on levels that are not learned.
     log_correction: the same shape, to be subtracted from the scores: ln of the expected number of times a negative
     is drawn; 0 for the positive and on levels that are taken whole.
     """
@@ -34,10 +36,11 @@ class NegativeSampler(Protocol):
 class UniformNegatives:
     """DTR(U): every other node of a level is as likely; levels that fit are taken whole."""
 
-    def __init__(self, tree: ItemTree, *, counts: Int64Array) -> None:
-        """counts: (height,), negatives for levels 1 to height."""
+    def __init__(self, tree: ItemTree, *, counts: Int64Array, levels: Sequence[int] | None = None) -> None:
+        """counts: (height,), negatives for levels 1 to height. levels: those that are learned; None is all of them."""
         self._tree = tree
         self._counts = counts
+        self._levels = range(1, tree.height + 1) if levels is None else levels
         self._occupied = [np.flatnonzero(tree.occupied(level)) for level in range(tree.height + 1)]
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
@@ -46,7 +49,7 @@ class UniformNegatives:
         height, columns = self._tree.height, int(self._counts.max()) + 1
         node_rows = np.full((height, len(targets), columns), NOTHING, dtype=np.int64)
         log_correction = np.zeros(node_rows.shape, dtype=np.float32)
-        for level in range(1, height + 1):
+        for level in self._levels:
             positives = self._tree.item_ancestors(targets, level)
             nodes, count = self._occupied[level], int(self._counts[level - 1])
             rows, correction = node_rows[level - 1], log_correction[level - 1]

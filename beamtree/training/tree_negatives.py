@@ -2,7 +2,9 @@
 
 Each of M paths picks a child by the softmax over its siblings; a node's probability is the product along its path. The
 first M nodes come from the exact softmax of the first level that is too large to be taken whole, or from the root on;
-or every level is drawn from its own, the reference that the others are measured against.
+or every level is drawn from its own, the reference that the others are measured against. Where only the last levels
+are learned, nothing above them has a score to descend by: unless their first one is taken whole, the first M nodes are
+drawn uniformly there.
 """
 
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from beamtree.config import PathCorrection, PathMode, PathStart
+from beamtree.errors import InputError
 from beamtree.model.score import PreparedScore, Score
 from beamtree.training.instances import Batch
 from beamtree.training.negatives import Candidates, whole_level
@@ -36,11 +39,18 @@ class TreeNegatives:
 
         correction: "negatives" divides q by 1 - q of the positive, because the loss wants the distribution over the
         negatives alone; "published" leaves that out. mode: whether draws go by the model as it is in use, or with the
-        dropout and the batch statistics of training.
+        dropout and the batch statistics of training. InputError for paths from the root where the levels below it are
+        not learned.
         """
         tree = score.tree
         self._score = score
         self._tree = tree
+        self._first_level = min(score.learned_levels(), default=1)
+        if self._first_level > 1 and start == "root":
+            raise InputError(
+                f"Expected paths that start at a level, as levels above {self._first_level} are not learned, got "
+                "start = 'root'. Set training.path_start to 'level', or learn all levels (model.attention_levels)."
+            )
         self._count = count
         self._start = start
         self._correction = correction
@@ -61,12 +71,16 @@ class TreeNegatives:
         if self._dropout_generator is not None:
             self._dropout_generator.manual_seed(int(generator.integers(2**63)))
         score_nodes = self._score.prepare(batch.requests, dropout=self._dropout_generator)
-        for level in range(1, tree.height + 1):
+        for level in range(self._first_level, tree.height + 1):
             positives = tree.item_ancestors(targets, level)
             whole = len(self._occupied[level]) <= count + 1
+            is_uniform = not whole and 1 < level == self._first_level and self._start == "level"
             if is_sampling:
                 paths, path_log_q = self._descend(score_nodes, paths, path_log_q, level=level, generator=generator)
                 positive_log_q = positive_log_q + self._log_share(score_nodes, targets, positives, level=level)
+            elif is_uniform:
+                paths, path_log_q, positive_log_q = self._sample_uniformly(instances, level=level, generator=generator)
+                is_sampling = True
             elif not whole:
                 paths, path_log_q, positive_log_q = self._sample_level(
                     score_nodes, positives, level=level, generator=generator
@@ -79,7 +93,7 @@ class TreeNegatives:
                 node_rows[level - 1, :, 0] = positives
                 node_rows[level - 1, :, 1:] = np.where(is_negative, paths, NOTHING)
                 effective = np.maximum(is_negative.sum(axis=1), 1)
-                if self._correction == "negatives":
+                if self._correction == "negatives" or is_uniform:
                     path_correction = path_log_q - np.log1p(-np.exp(np.minimum(positive_log_q, -1e-6)))[:, None]
                 else:
                     path_correction = path_log_q
@@ -101,6 +115,15 @@ class TreeNegatives:
         positive = np.searchsorted(nodes, positives)
         rows = np.arange(len(positives))
         return nodes[chosen], log_q[rows[:, None], chosen], log_q[rows, positive]
+
+    def _sample_uniformly(
+        self, instances: int, *, level: int, generator: np.random.Generator
+    ) -> tuple[Int64Array, Float32Array, Float32Array]:
+        """Draws from a level whose nodes are all as likely, their log q, and that of the positive."""
+        nodes = self._occupied[level]
+        drawn = nodes[generator.integers(len(nodes), size=(instances, self._count))]
+        log_q = np.float32(-np.log(len(nodes)))
+        return drawn, np.full(drawn.shape, log_q), np.full(instances, log_q)
 
     def _descend(
         self,

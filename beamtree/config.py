@@ -173,6 +173,15 @@ class ModelSettings(_Section):
         """How many of the latest items are read."""
         return sum(self.windows)
 
+    def contradictions(self) -> list[str]:
+        """Levels that no part would score."""
+        if self.attention_levels is not None and set(self.parts) == {"attention"}:
+            return [
+                f"model.attention_levels = {self.attention_levels} leaves the levels above without a score, because "
+                "attention is the only one of model.parts: add memory or tower to them, or leave attention_levels out"
+            ]
+        return []
+
     def attention_range(self, height: int) -> range:
         """The levels of a tree of this height that the attention network scores, the leaves always among them."""
         first = 0 if self.attention_levels is None else max(0, height + 1 - self.attention_levels)
@@ -415,6 +424,21 @@ class Config(_Section):
     estimator: EstimatorSettings = EstimatorSettings()
     retrieval: RetrievalSettings = RetrievalSettings()
 
+    def contradictions(self) -> list[str]:
+        """Settings that need scores of attention on all levels, together with attention on the last ones."""
+        levels, found = self.model.attention_levels, []
+        if levels is not None and self.training.rounds > 1:
+            found.append(
+                f"training.rounds = {self.training.rounds} learns the tree by scores on all levels, "
+                f"model.attention_levels = {levels} has them on the last ones: take one round, or leave the other out"
+            )
+        if levels is not None and self.training.path_start == "root":
+            found.append(
+                "training.path_start = 'root' draws negatives by scores on all levels, "
+                f"model.attention_levels = {levels} has them on the last ones: leave one of them out"
+            )
+        return found
+
     @property
     def split_seed(self) -> int:
         """The seed that decides who is held out, and the order of tied rows that are shuffled."""
@@ -479,6 +503,7 @@ class Config(_Section):
         if refuse_contradictions:
             for section in sections.values():
                 faults.extend(section.contradictions())
+            faults.extend(cls.model_validate(sections).contradictions())
         if faults:
             listing = "\n".join(f"  - {fault}" for fault in faults)
             raise SettingsError(f"{len(faults)} setting{'s' if len(faults) > 1 else ''} cannot be used:\n{listing}")

@@ -1,13 +1,14 @@
 """Rounds: learn the model over the tree, place the items anew with that model, and so on; the best round is kept."""
 
 import time
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
+from beamtree.fitting.tower import build_tower
 from beamtree.fitting.validation import model_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
@@ -120,12 +121,13 @@ def _learn_round(
         directory = run.work.directory / f"round-{rounds.round}"
         plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
+    tower = None if run.encoder is None else cache(partial(build_tower, run, run.encoder, rounds.tree))
     progress = Trainer(
         TREE_MODEL,
         build_learner(score, config=config),
         drawn if labelled is None else labelled,
         schedule=model_schedule(settings, num_instances=len(drawn)),
-        validate=model_validation(score, run.dataset, users, config=run.config),
+        validate=model_validation(score, run.dataset, users, config=run.config, tower=tower),
         plan=plan,
         listen=run.listen,
         should_stop=run.should_stop,

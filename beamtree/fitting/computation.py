@@ -48,7 +48,7 @@ def build_learner(score: Score, *, config: Config) -> Learner:
         return NativeLearner(score, negatives=drawn, settings=settings)
     if score.device.type == "cpu":
         _say_why_torch(score)
-    sampler: NegativeSampler = UniformNegatives(tree, counts=counts)
+    sampler: NegativeSampler = UniformNegatives(tree, counts=counts, levels=score.learned_levels())
     if settings.method != "dtr-u":
         sampler = TreeNegatives(
             score,
@@ -69,7 +69,8 @@ def build_candidate_scores(score: Score) -> AddScores:
 def kernels_attention(score: Score) -> Attention | None:
     """The part that the kernels can learn, where they can learn the whole score with it; else None.
 
-    They know attention alone, on the CPU; batch statistics need a pass of their own and stay in torch.
+    They know attention alone, on all levels or the last ones, on the CPU; batch statistics need a pass of their own and
+    stay in torch.
     """
     attention = attention_alone(score)
     if attention is None or attention.settings.normalisation == "batch":

@@ -8,7 +8,7 @@ from beamtree import native
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut
-from beamtree.evaluation.answers import BeamSearch, scored_by
+from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan, scored_by
 from beamtree.evaluation.protocol import evaluate
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, attention_alone
@@ -17,8 +17,16 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.scorer import Scorer
 from beamtree.training.randomness import numpy_generator
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
 
 CUTOFFS = (20,)
+
+LARGEST_SCAN = 20_000
+"""Items that validation scores one by one even where a tower could guide a beam to the best of them."""
+
+MakeTower = Callable[[], Mapping[str, AnyArray]]
+"""Gives the arrays of a tower over the tree of a score, named by part."""
 
 
 def sample_users(users: HeldOut, *, config: Config, seed: int) -> HeldOut:
@@ -28,17 +36,33 @@ def sample_users(users: HeldOut, *, config: Config, seed: int) -> HeldOut:
 
 
 def model_validation(
-    score: Score, dataset: Dataset, users: HeldOut, *, config: Config
+    score: Score, dataset: Dataset, users: HeldOut, *, config: Config, tower: MakeTower | None = None
 ) -> Callable[[], Mapping[str, float]] | None:
-    """The metrics of a score, whenever it is asked, that searches its tree for these users; None without users."""
+    """The metrics of a score, whenever it is asked, that searches its tree for these users; None without users.
+
+    Where no part guides a beam to the first level that has a score, all leaves are scored, or, in catalogues above
+    `LARGEST_SCAN`, a tower is added to the score, if there is one.
+    """
     if len(users) == 0:
         return None
 
     def validate() -> Mapping[str, float]:
-        search = BeamSearch(Engine(_scorer_of(score, config=config), score.tree), config.retrieval.beam_width)
+        search = _search_of(score, config=config, tower=tower)
         return evaluate(search, dataset, users, config=config, cutoffs=CUTOFFS)
 
     return validate
+
+
+def _search_of(score: Score, *, config: Config, tower: MakeTower | None) -> Answers:
+    beam_width = config.retrieval.beam_width
+    first_level = min(1 if part.levels is None else part.levels.start for part in score.parts.values())
+    if reaches_level(first_level, score.tree, beam_width=beam_width):
+        scorer = _scorer_of(score, config=config)
+    elif tower is not None and score.tree.num_items > LARGEST_SCAN:
+        scorer = build_scorer({**score.arrays(), **tower()}, score.tree, config=config)
+    else:
+        return ExactScan(Engine(_scorer_of(score, config=config), score.tree))
+    return BeamSearch(Engine(scorer, score.tree), beam_width)
 
 
 def _scorer_of(score: Score, *, config: Config) -> Scorer:
@@ -46,6 +70,11 @@ def _scorer_of(score: Score, *, config: Config) -> Scorer:
     if attention_alone(score) is None or not native.is_available():
         return TorchScorer(score)
     return build_scorer(score.arrays(), score.tree, config=config)
+
+
+def reaches_level(first_level: int, tree: ItemTree, *, beam_width: int) -> bool:
+    """Whether a beam keeps all nodes above the first level that has a score, so that it drops none by accident."""
+    return bool(tree.level_sizes[max(first_level - 1, 0)] <= beam_width)
 
 
 def estimator_validation(

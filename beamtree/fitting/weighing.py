@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from beamtree.config import Config
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.protocol import evaluate, held_out_requests
@@ -25,9 +26,9 @@ from beamtree.fitting.calibration import (
     tried_fades,
     tried_repeat_fades,
 )
-from beamtree.fitting.pool import CandidatePool, gather_candidates
+from beamtree.fitting.pool import CANDIDATES_EACH, CandidatePool, gather_candidates
 from beamtree.fitting.run import FitRun
-from beamtree.fitting.validation import CUTOFFS, sample_users
+from beamtree.fitting.validation import CUTOFFS, reaches_level, sample_users
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.part import MakePartOnTree
 from beamtree.retrieval.engine import Engine
@@ -75,7 +76,7 @@ def weigh(
         reachable = reachable_labels(users, run.dataset.sequences, config=config)
         requests = held_out_requests(run.dataset, reachable.users, exclude_seen=reachable.excludes_seen)
         scorers = _scorers(learned, memory, tree, run=run, choice=choice, parts=parts)
-        proposers = [name for name in scorers if name in _proposers(choice)]
+        proposers = [name for name in scorers if name in _proposers(choice, tree, config=config)]
         pool = gather_candidates(
             requests,
             reachable.labels,
@@ -159,12 +160,15 @@ def _scorers(
     return scorers
 
 
-def _proposers(choice: Choice) -> set[str]:
-    """Whose own recommendations are candidates."""
+def _proposers(choice: Choice, tree: ItemTree, *, config: Config) -> set[str]:
+    """Whose own recommendations are candidates: all but attention on levels that no beam of its own reaches."""
     fades = tried_fades(choice.memory)
     repeats = tried_repeat_fades(choice.memory)[-1]
     ends = {transitions_evidence(fades[0]), transitions_evidence(fades[-1])}
-    return {LEARNED, TOWER, *ends, "company", "popularity", repeats_evidence(repeats)}
+    first_level = config.model.attention_range(tree.height).start
+    is_reached = reaches_level(first_level, tree, beam_width=max(config.retrieval.beam_width, CANDIDATES_EACH))
+    others = {TOWER, *ends, "company", "popularity", repeats_evidence(repeats)}
+    return others | {LEARNED} if is_reached else others
 
 
 def _with_popularity(pool: CandidatePool, memory: Memory) -> CandidatePool:

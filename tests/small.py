@@ -13,7 +13,7 @@ from beamtree.config import Config, ModelSettings
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
-from beamtree.model.attention import Attention
+from beamtree.model.attention import Attention, make_attention
 from beamtree.model.part import Part, PreparedPart, ReadRows
 from beamtree.model.score import Score
 from beamtree.model.torch_scorer import TorchScorer
@@ -54,8 +54,8 @@ def model_settings(**changes: Any) -> ModelSettings:
 
 
 def fresh_attention(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Attention:
-    """Attention as training begins with it."""
-    return Attention(settings, tree, generator=torch.Generator().manual_seed(seed))
+    """Attention as training begins with it, on the levels that the settings name."""
+    return make_attention(tree, Config(model=settings), torch.Generator().manual_seed(seed))
 
 
 def score_of(attention: Attention) -> Score:

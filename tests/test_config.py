@@ -174,6 +174,21 @@ def test_how_paths_are_drawn_belongs_to_draws_down_the_tree(setting: str) -> Non
     assert Config.load(assignments=["training.method=dtr-t", f"training.{setting}"])
 
 
+def test_attention_on_the_last_levels_leaves_the_others_to_other_parts() -> None:
+    last = {"attention_levels": 2}
+    assert Config.resolve({"model": last}).model.attention_range(9) == range(8, 10)
+    with pytest.raises(SettingsError, match=r"without a score, because attention is the only one of model\.parts"):
+        Config.resolve({"model": {"parts": ["attention"], **last}})
+    with pytest.raises(SettingsError) as error:
+        Config.resolve({"model": last, "training": {"rounds": 3, "path_start": "root"}, "tree": {"branching": 1}})
+    assert [line.split(",")[0] for line in fault_lines(error)] == [
+        "tree.branching: input should be greater than or equal to 2; got 1",
+        "training.rounds = 3 learns the tree by scores on all levels",
+        "training.path_start = 'root' draws negatives by scores on all levels",
+    ]
+    assert Config.resolve({"training": {"rounds": 3, "path_start": "root"}}).training.rounds == 3
+
+
 @pytest.mark.parametrize(
     "assignment",
     [

@@ -5,6 +5,7 @@ import pytest
 
 from beamtree import native
 from beamtree.config import Config, PathStart
+from beamtree.errors import InputError
 from beamtree.fitting.computation import build_learner
 from beamtree.model.score import build_score
 from beamtree.training.learner import Learner, TorchLearner
@@ -25,9 +26,10 @@ def computation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 TREE = random_tree(60, branching=2, seed=2)
 
 
-def config_of(*, dropout: float = 0.0, **training: str) -> Config:
+def config_of(*, dropout: float = 0.0, attention_levels: int | None = None, **training: str) -> Config:
+    model = model_settings(dropout=dropout, attention_levels=attention_levels)
     chosen = {"method": "dtr-t", "negatives": 4, "learning_rate": 1e-3, "seed": 5} | training
-    return Config.preset("small", training=chosen, model=model_settings(dropout=dropout).model_dump())
+    return Config.preset("small", training=chosen, model=model.model_dump())
 
 
 def loss_of(learner: Learner, config: Config) -> float:
@@ -38,8 +40,8 @@ def loss_of(learner: Learner, config: Config) -> float:
     return learner.gradients(batch, step=0).loss
 
 
-def first_loss(*, dropout: float = 0.0, **training: str) -> float:
-    config = config_of(dropout=dropout, **training)
+def first_loss(*, dropout: float = 0.0, attention_levels: int | None = None, **training: str) -> float:
+    config = config_of(dropout=dropout, attention_levels=attention_levels, **training)
     return loss_of(build_learner(build_score(config, TREE, seed=1), config=config), config)
 
 
@@ -68,6 +70,28 @@ def test_the_published_correction_counts_negatives_more() -> None:
 def test_draws_are_made_with_dropout_where_the_settings_say() -> None:
     usual = first_loss(dropout=0.5)
     assert first_loss(dropout=0.5, path_mode="training") != usual == first_loss(dropout=0.5, path_mode="evaluation")
+
+
+@pytest.mark.usefixtures("computation")
+def test_attention_is_learned_on_the_levels_that_the_settings_name(caplog: pytest.LogCaptureFixture) -> None:
+    """On the leaves alone no path leads to the draws, which are uniform then."""
+    config = config_of(attention_levels=2)
+    learner = build_learner(build_score(config, TREE, seed=1), config=config)
+    assert isinstance(learner, TorchLearner) != native.is_available()
+    assert bool(caplog.records) != native.is_available()
+    histories = random_histories(64, length=5, num_items=60, generator=np.random.default_rng(4))
+    batch = batch_from(histories, np.arange(64, dtype=np.int32) % 60)
+    rows = learner.gradients(batch, step=0).rows["attention/node_table"].rows
+    assert rows.min() >= TREE.level_offsets[TREE.height - 1]
+    on_leaves = [first_loss(attention_levels=1, method=method) for method in ("dtr-u", "dtr-t")]
+    assert on_leaves[0] == pytest.approx(on_leaves[1], rel=1e-6)
+    assert first_loss(attention_levels=2, method="dtr-u") != pytest.approx(first_loss(attention_levels=2), rel=1e-6)
+
+
+def test_torch_refuses_paths_from_the_root_above_the_learned_levels() -> None:
+    score = build_score(config_of(attention_levels=2), TREE, seed=1)
+    with pytest.raises(InputError, match=r"levels above 5 are not learned.*path_start to 'level'"):
+        TreeNegatives(score, count=4, start="root")
 
 
 def test_a_part_that_the_kernels_do_not_know_is_learned_in_torch_and_the_log_says_so(

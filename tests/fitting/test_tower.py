@@ -96,6 +96,25 @@ def test_the_same_seed_gives_the_same_bytes_also_when_resumed(dataset: Dataset, 
     assert_same_bytes({**again.weights}, {**whole.weights})
 
 
+def test_attention_on_the_leaves_alone_is_learned_beside_a_tower_and_resumed_to_the_same_bytes(
+    dataset: Dataset, tmp_path: Path
+) -> None:
+    config = config_of("attention", "tower", "memory", model={"attention_levels": 1}, training={"validations": 2})
+    whole = fit(dataset, config)
+    assert whole.training["rounds"][0]["validation"]["f@20"] > 0.1, "by a scan of the leaves"
+    assert whole.training["weighing"]["validation"] > 0.1
+    seen: list[Event] = []
+
+    def is_enough() -> bool:
+        return sum(isinstance(event, StepDone) and event.learner == TREE_MODEL for event in seen) >= 30
+
+    begun, resumed = WorkDirectory(tmp_path, resume=False), WorkDirectory(tmp_path, resume=True)
+    with pytest.raises(InterruptedTraining):
+        fit(dataset, config, work=begun, listen=seen.append, should_stop=is_enough)
+    again = fit(dataset, config, work=resumed)
+    assert_same_bytes({**again.weights}, {**whole.weights})
+
+
 def test_told_weights_are_kept(dataset: Dataset) -> None:
     config = config_of("tower", "memory", estimator={"weight": 0.25}, memory={"transitions": 0.5, "company": 0.0})
     artefact = fit(dataset, config)

@@ -63,6 +63,19 @@ def test_levels_without_any_part_score_nothing() -> None:
     assert score_nodes([1], torch.tensor([[[1, 2], [2, -1]]])).tolist() == [[[0, 0], [0, -torch.inf]]]
 
 
+def test_levels_are_learned_where_a_part_with_weights_scores() -> None:
+    tree = random_tree(30, branching=2, seed=0)
+    attention = fresh_attention(model_settings(attention_levels=2), tree, seed=0)
+    weighted = Constant(1.0, levels=range(1, 3))
+    weighted.weight = nn.Parameter(torch.ones(()))
+    counted = Constant(1.0)
+    assert Score(tree, {"counted": counted}).learned_levels() == []
+    assert Score(tree, {"attention": attention, "counted": counted}).learned_levels() == [4, 5]
+    assert Score(tree, {"attention": attention, "weighted": weighted}).learned_levels() == [1, 2, 4, 5]
+    everywhere = fresh_attention(model_settings(), tree, seed=0)
+    assert Score(tree, {"attention": everywhere}).learned_levels() == [1, 2, 3, 4, 5]
+
+
 def test_a_part_without_weights_is_searched_but_not_learned() -> None:
     counted = Score(TREE, {"counted": Constant(2.0)})
     assert counted.arrays() == {"counted/points": np.float32(2.0)}

@@ -23,17 +23,19 @@ def dense(gradients: Gradients, attention: AttentionArrays, tree: ItemTree) -> d
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
-    "negatives",
+    ("negatives", "first_level"),
     [
-        Negatives(np.full(16, 6)),
-        Negatives(np.full(16, 6), "top_down"),
-        Negatives(np.full(16, 6), "top_down", start="root"),
-        Negatives(np.full(16, 6), "top_down", correct_positive=False),
-        Negatives(np.full(16, 4096)),
+        (Negatives(np.full(16, 6)), 1),
+        (Negatives(np.full(16, 6)), 4),
+        (Negatives(np.full(16, 6), "top_down"), 1),
+        (Negatives(np.full(16, 6), "top_down"), 4),
+        (Negatives(np.full(16, 6), "top_down", start="root"), 1),
+        (Negatives(np.full(16, 6), "top_down", correct_positive=False), 1),
+        (Negatives(np.full(16, 4096)), 1),
     ],
-    ids=["uniform", "top-down", "from the root", "uncorrected", "whole levels"],
+    ids=["uniform", "uniform below", "top-down", "top-down below", "from the root", "uncorrected", "whole levels"],
 )
-def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negatives) -> None:
+def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negatives, first_level: int) -> None:
     generator = np.random.default_rng(seed)
     tree = random_tree(generator, items=150, vacant=20 * (seed % 2), branching=2 + seed % 3)
     attention, _ = random_attention(generator, tree, Shape())
@@ -48,7 +50,14 @@ def test_targets_together_give_the_sum_of_each_alone(seed: int, negatives: Negat
 
     def learn(chosen: np.ndarray, share: np.ndarray) -> dict[str, np.ndarray]:
         step = learn_batch(
-            attention, tree, histories=histories, targets=chosen, weights=share, negatives=drawn, seed=seed
+            attention,
+            tree,
+            histories=histories,
+            targets=chosen,
+            weights=share,
+            negatives=drawn,
+            seed=seed,
+            first_level=first_level,
         )
         return dense(step, attention, tree)
 

@@ -122,15 +122,16 @@ def test_the_loss_falls_where_there_is_something_to_learn() -> None:
     assert np.mean(losses[-10:]) < 0.4 * losses[0]
 
 
-def test_a_guess_costs_the_logarithm_of_the_candidates() -> None:
+@pytest.mark.parametrize(("attention_levels", "candidates"), [(None, [2, 4, 8]), (2, [4, 8]), (1, [8])])
+def test_a_guess_costs_the_logarithm_of_the_candidates(attention_levels: int | None, candidates: list[int]) -> None:
     """With the last layer at zero all scores are equal: ln 2 on level 1, ln 4 on level 2, and on the leaves, of which
-    three are drawn with replacement from eight, the seven others count in full: ln 8."""
+    three are drawn with replacement from eight, the seven others count in full: ln 8. Learned levels alone count."""
     settings = training_settings(negatives=3)
-    learner = torch_learner(settings)
+    learner = torch_learner(settings, model=model_settings(attention_levels=attention_levels))
     with torch.no_grad():
         learner.score.small_weights()["attention/mlp.3.weight"].zero_()
     batch = batch_of([0] * 50, history_item=0)
-    assert learner.gradients(batch, step=0).loss == pytest.approx(np.log([2, 4, 8]).mean(), rel=1e-5)
+    assert learner.gradients(batch, step=0).loss == pytest.approx(np.log(candidates).mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])

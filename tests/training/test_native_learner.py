@@ -63,6 +63,7 @@ def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: Tr
         targets=np.ascontiguousarray(batch.targets[:, 0]),
         negatives=Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down"),
         seed=seed_for(settings.seed, "negatives", 0),
+        first_level=score_of(model).learned_levels()[0],
     )
     shape = (len(batch.targets), tree.height, -1)
     return Candidates(rows.reshape(shape).swapaxes(0, 1).copy(), correction.reshape(shape).swapaxes(0, 1).copy())
@@ -71,9 +72,12 @@ def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: Tr
 @pytest.mark.parametrize("method", ["dtr-u", "dtr-t"])
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
 @pytest.mark.parametrize("normalisation", ["none", "layer"])
-def test_a_step_moves_the_weights_as_torch_does(method: str, history_table: str, normalisation: str) -> None:
+@pytest.mark.parametrize("attention_levels", [None, 1, 2])
+def test_a_step_moves_the_weights_as_torch_does(
+    method: str, history_table: str, normalisation: str, attention_levels: int | None
+) -> None:
     settings = training_settings(method=method, negatives=5, optimiser="adamw", weight_decay=0.01)
-    sizes = model_settings(history_table=history_table, normalisation=normalisation)
+    sizes = model_settings(history_table=history_table, normalisation=normalisation, attention_levels=attention_levels)
     tree = random_tree(40, branching=3, seed=2, num_leaves=47)
     generator = np.random.default_rng(4)
     batch = batch_from(

@@ -65,13 +65,22 @@ def test_path_probabilities_multiply_and_each_level_sums_to_one() -> None:
     count=st.integers(1, 9),
     start=st.sampled_from(["level", "root", "every"]),
     correction=st.sampled_from(["negatives", "published"]),
+    last_levels=st.sampled_from([None, 1, 2, 3]),
     seed=st.integers(0, 10_000),
 )
 def test_corrections_are_those_of_the_product_rule(
-    num_items: int, vacant: int, branching: int, count: int, start: PathStart, correction: PathCorrection, seed: int
+    num_items: int,
+    vacant: int,
+    branching: int,
+    count: int,
+    start: PathStart,
+    correction: PathCorrection,
+    last_levels: int | None,
+    seed: int,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    model = stirred_model(model_settings(), tree, seed=seed)
+    attention_levels = None if start == "root" else last_levels
+    model = stirred_model(model_settings(attention_levels=attention_levels), tree, seed=seed)
     generator = np.random.default_rng(seed)
     histories = random_histories(4, length=5, num_items=num_items, generator=generator)
     batch = batch_from(histories, generator.integers(0, num_items, size=4).astype(np.int32))
@@ -79,14 +88,19 @@ def test_corrections_are_those_of_the_product_rule(
     candidates = sampler.draw(batch, generator=generator)
 
     sizes = [int(tree.occupied(level).sum()) for level in range(tree.height + 1)]
-    larger = [level for level in range(1, tree.height + 1) if sizes[level] > count + 1]
+    first_level = 1 if attention_levels is None else max(1, tree.height + 1 - attention_levels)
+    larger = [level for level in range(first_level, tree.height + 1) if sizes[level] > count + 1]
+    is_uniform = start == "level" and 1 < first_level in larger
+    assert (candidates.node_rows[: first_level - 1] == NOTHING).all()
     for instance, history in enumerate(histories):
         scores = level_scores(model, tree, history)
+        if is_uniform:
+            scores[first_level] = np.where(tree.occupied(first_level), 0.0, -np.inf)
         if start == "every":
             q = {level: np.exp(scores[level] - np.logaddexp.reduce(scores[level])) for level in larger}
         else:
             q = path_probabilities(tree, scores, first=0 if start == "root" else larger[0]) if larger else {}
-        for level in range(1, tree.height + 1):
+        for level in range(first_level, tree.height + 1):
             rows = candidates.node_rows[level - 1, instance]
             nodes = rows[rows != NOTHING] - tree.level_offsets[level]
             corrections = candidates.log_correction[level - 1, instance][rows != NOTHING]
@@ -100,7 +114,8 @@ def test_corrections_are_those_of_the_product_rule(
                 assert (corrections == 0.0).all()
                 continue
             assert q[level].sum() == pytest.approx(1.0)
-            others = 1.0 - q[level][positive] if correction == "negatives" else 1.0
+            is_divided = correction == "negatives" or (is_uniform and level == first_level)
+            others = 1.0 - q[level][positive] if is_divided else 1.0
             expected = np.log(len(nodes[1:]) * q[level][nodes[1:]] / others)
             np.testing.assert_allclose(corrections[1:], expected, atol=2e-3)
 
@@ -135,9 +150,10 @@ def test_many_instances_are_scored_in_blocks_and_drawn_the_same(
     np.testing.assert_allclose(in_blocks.log_correction, whole.log_correction, atol=1e-5)
 
 
-def test_draws_follow_the_product_rule() -> None:
+@pytest.mark.parametrize("attention_levels", [None, 2])
+def test_draws_follow_the_product_rule(attention_levels: int | None) -> None:
     tree = random_tree(12, branching=3, seed=1)
-    model = stirred_model(model_settings(), tree, seed=2)
+    model = stirred_model(model_settings(attention_levels=attention_levels), tree, seed=2)
     history = np.array([-1, 3, 1, 4, 1], dtype=np.int32)
     repeats, count = 400, 3
     batch = batch_from(np.tile(history, (repeats, 1)), np.full(repeats, 5, dtype=np.int32))
@@ -145,7 +161,10 @@ def test_draws_follow_the_product_rule() -> None:
 
     leaves = candidates.node_rows[-1, :, 1:] - tree.level_offsets[tree.height]
     drawn = np.bincount(leaves[leaves >= 0], minlength=12) / (repeats * count)
-    q = path_probabilities(tree, level_scores(model, tree, history), first=2)[tree.height]
+    scores = level_scores(model, tree, history)
+    if attention_levels is not None:
+        scores[2] = np.zeros(tree.level_sizes[2])
+    q = path_probabilities(tree, scores, first=2)[tree.height]
     q[tree.leaf_of_item[5]] = 0.0
     np.testing.assert_allclose(drawn, q, atol=0.05)
     assert np.abs(drawn - 1 / 12).max() > 0.05

@@ -150,7 +150,8 @@ class ModelSettings(_Section):
     attention_levels: int | None = Field(
         None,
         ge=1,
-        description="the attention network scores the last so many levels, 1: the leaves; default: all of them",
+        description="the attention network scores, and is trained on, the last so many levels, 1: the leaves; default: "
+        "all of them",
     )
     normalisation: Literal["none", "layer", "batch"] = Field(
         "none", description="between each hidden layer and its activation"

@@ -14,17 +14,19 @@ from beamtree.data.split import Split
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users
 from beamtree.diagnostics.bound import BoundTerms, Constants, bound_terms, measure_norms
+from beamtree.diagnostics.contributions import measure_contributions, num_contribution_searches
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
 from beamtree.diagnostics.label_changes import LabelChanges, Rule, measure_label_changes, rectified_labels, softmax
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
-from beamtree.diagnostics.node_scores import scorer_of
+from beamtree.diagnostics.node_scores import learned_parts, scorer_of
 from beamtree.diagnostics.report import Diagnostics, LevelReport, Subject
 from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
 from beamtree.recommender import DeepTreeRetriever
+from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 
@@ -48,6 +50,19 @@ class Examined:
     asked: AskedUsers
     seed: int
 
+    @property
+    def has_attention(self) -> bool:
+        """Whether a network was trained in rounds, which rectified labels and the bound are about."""
+        return bool(self.artefact.part("attention"))
+
+    @property
+    def history_length(self) -> int:
+        """How many of the latest items of a history what is learned reads."""
+        lengths = [self.artefact.config.model.history_length]
+        if tower := self.artefact.part("tower"):
+            lengths.append(tower["encoder.layers.0.recency"].shape[1])
+        return max(lengths)
+
 
 def examine(
     model: DeepTreeRetriever, interactions: InteractionLog, *, users: int, group: Group | None, seed: int
@@ -58,10 +73,10 @@ def examine(
     is held out; InputError for a model of counted memory alone, which has no loss and no network to look into.
     """
     artefact = model.recommender.artefact
-    if not artefact.part("attention"):
+    if not learned_parts(artefact):
         raise InputError(
             "This model only counts: there is no loss and no network to look into. Use `beamtree evaluate`, or fit a "
-            "model with attention (a preset other than instant)."
+            "model that learns (a preset other than instant)."
         )
     dataset = model.prepare(interactions)
     if dataset.fingerprint != artefact.data_fingerprint:
@@ -70,8 +85,14 @@ def examine(
     return Examined(artefact, dataset, split, ask_users(dataset, split, group=group, count=users, seed=seed), seed)
 
 
-def diagnose(examined: Examined, estimator: NamedEstimator, *, progress: Progress = lambda *_: None) -> Diagnostics:
-    """Measure everything; the same seed gives the same numbers."""
+def diagnose(
+    examined: Examined, estimator: NamedEstimator | None, *, progress: Progress = lambda *_: None
+) -> Diagnostics:
+    """Measure everything; the same seed gives the same numbers.
+
+    estimator: whose probabilities rectified labels rest on; None where nothing was trained with labels, as in a score
+    without attention, and then there are neither labels nor bound.
+    """
     artefact, asked = examined.artefact, examined.asked
     tree, config = artefact.tree, artefact.config
     plan = LevelPlan.of(tree, config=config)
@@ -81,24 +102,36 @@ def diagnose(examined: Examined, estimator: NamedEstimator, *, progress: Progres
     beams = compare_beams(
         artefact, examined.dataset, asked.users, advance=_counter(progress, "beam search and exact scan", searches)
     )
-    labels = measure_label_changes(
-        estimator.estimator,
-        asked,
-        name=estimator.name,
-        tree=tree,
-        rule=_rule(config),
+    num_searches = num_contribution_searches(artefact, users=len(asked.users))
+    parts = measure_contributions(
+        artefact,
+        examined.dataset,
+        asked.users,
         seed=examined.seed,
-        advance=_counter(progress, "rectified labels", len(asked)),
+        advance=_counter(progress, "parts of the score", num_searches),
     )
-    largest_score = max(measure.largest_score for measure in measures)
-    progress("generalisation bound", 0, 1)
-    bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
-    progress("generalisation bound", 1, 1)
+    labels: LabelChanges | None = None
+    bound: BoundTerms | None = None
+    if estimator is not None and examined.has_attention:
+        labels = measure_label_changes(
+            estimator.estimator,
+            asked,
+            name=estimator.name,
+            tree=tree,
+            rule=_rule(config),
+            seed=examined.seed,
+            advance=_counter(progress, "rectified labels", len(asked)),
+        )
+        largest_score = max(measure.largest_score for measure in measures)
+        progress("generalisation bound", 0, 1)
+        bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
+        progress("generalisation bound", 1, 1)
     return Diagnostics(
         subject=_subject(examined, plan),
         levels=levels,
         sampling_start=plan.start,
         beams=beams,
+        parts=parts,
         labels=labels,
         bound=bound,
         training=read_training(artefact.training),
@@ -107,7 +140,7 @@ def diagnose(examined: Examined, estimator: NamedEstimator, *, progress: Progres
 
 def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progress) -> list[LevelMeasures]:
     scorer_of_history = scorer_of(examined.artefact)
-    histories = examined.asked.histories(examined.artefact.config.model.history_length)
+    histories = examined.asked.histories(examined.history_length)
     generator = np.random.default_rng(examined.seed)
     advance = _counter(progress, "levels of the tree", len(histories))
     measures = []
@@ -171,7 +204,7 @@ def _bound(
         rectified = rectified_labels(probabilities, targets, tree=plan.tree, rule=_rule(config))
     loss = training_loss(
         scorer_of(artefact),
-        batch.histories.latest(config.model.history_length),
+        batch.histories.latest(examined.history_length),
         targets,
         plan=plan,
         method=config.training.method,
@@ -195,6 +228,8 @@ def _subject(examined: Examined, plan: LevelPlan) -> Subject:
     artefact, asked, config = examined.artefact, examined.asked, examined.artefact.config
     return Subject(
         model=artefact.version,
+        parts=tuple(sorted(arrays_by_part(artefact.weights))),
+        learned=learned_parts(artefact),
         method=config.training.method,
         negatives=config.training.negatives,
         items=plan.tree.num_items,

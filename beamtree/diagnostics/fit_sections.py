@@ -6,9 +6,11 @@ from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.section import Section, Table, cell, optional_cell, share_cell
 
 
-def training_section(diagnostics: Diagnostics) -> Section:
-    """What the model folder remembers of the fit."""
+def training_section(diagnostics: Diagnostics) -> Section | None:
+    """What the model folder remembers of the fit; None where nothing was trained in rounds."""
     training = diagnostics.training
+    if not training.rounds:
+        return None
     relearned = [item for item in training.rounds if item.moved_share is not None]
     reading = f"{len(training.rounds)} round{'s' if len(training.rounds) != 1 else ''} of training."
     if training.validations:
@@ -53,9 +55,11 @@ def training_section(diagnostics: Diagnostics) -> Section:
     )
 
 
-def labels_section(diagnostics: Diagnostics) -> Section:
-    """How many rectified labels change under wrong probabilities."""
+def labels_section(diagnostics: Diagnostics) -> Section | None:
+    """How many rectified labels change under wrong probabilities; None for a score without attention."""
     labels = diagnostics.labels
+    if labels is None:
+        return None
     small = [change for change in labels.changes if change.threshold <= labels.mean_probability]
     told = small[-1] if small else labels.changes[0]
     who = (
@@ -102,9 +106,12 @@ def labels_section(diagnostics: Diagnostics) -> Section:
     )
 
 
-def bound_section(diagnostics: Diagnostics) -> Section:
-    """The terms of the generalisation bound."""
-    bound, norms, constants = diagnostics.bound, diagnostics.bound.norms, diagnostics.bound.constants
+def bound_section(diagnostics: Diagnostics) -> Section | None:
+    """The terms of the generalisation bound; None for a score without attention."""
+    bound, labels = diagnostics.bound, diagnostics.labels
+    if bound is None or labels is None:
+        return None
+    norms, constants = bound.norms, bound.constants
     rows = [(TERMS[name], compact(getattr(bound, name)), _TERM_FORMULAS[name]) for name in TERMS]
     symbols = [
         ("m", f"{constants.instances:,}", "training instances"),
@@ -132,7 +139,7 @@ def bound_section(diagnostics: Diagnostics) -> Section:
     of_weights = "nearly all of it" if share > 0.99 else f"{share:.0%} of it"
     rectified = (
         f"Labels: g(ε) = {constants.label_discrepancy:.3f} flips per target at an assumed ε of "
-        f"{constants.assumed_error:.0e}, by {diagnostics.labels.estimator}. "
+        f"{constants.assumed_error:.0e}, by {labels.estimator}. "
         if constants.label_discrepancy is not None
         else "This model was trained without rectified labels, so the second term is 0. "
     )

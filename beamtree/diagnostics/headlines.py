@@ -16,31 +16,46 @@ class Headline:
     remark: str
 
 
+MOST_HEADLINES = 6
+
+
 def headlines(diagnostics: Diagnostics) -> list[Headline]:
-    """From the loss to the bound, each in one line."""
+    """What was found, each in one line, the most telling first; as many as can be taken in at a glance."""
     subject, leaves = diagnostics.subject, diagnostics.levels[-1]
     beam = result_at(diagnostics, subject.beam_width)
     lines = [
         Headline(f"F@20 at beam {beam.width}", f"{beam.f.mean:.4f}", f"exact scan {diagnostics.beams.scan_f.mean:.4f}"),
         Headline("exact top 20 found", percent(beam.overlap), f"at beam {beam.width}"),
-        Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"),
-        Headline(
-            "KL on the leaves",
-            f"{unsigned_zero(leaves.from_level.mean)} nats",
-            f"top-down; uniform {unsigned_zero(leaves.uniform.mean)}",
-        ),
     ]
+    if diagnostics.parts is not None:
+        lines += [
+            Headline(
+                f"F@20 without {part.part}",
+                f"{part.without.f.mean:.4f}",
+                f"{-part.f_gain.mean:+.4f} ({-part.f_gain.high:+.4f} to {-part.f_gain.low:+.4f})",
+            )
+            for part in diagnostics.parts.everybody.parts
+        ]
+    lines.append(Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"))
+    if diagnostics.has_attention:
+        lines.append(
+            Headline(
+                "KL on the leaves",
+                f"{unsigned_zero(leaves.from_level.mean)} nats",
+                f"top-down; uniform {unsigned_zero(leaves.uniform.mean)}",
+            )
+        )
     worst = worst_heap_level(diagnostics)
     if worst is not None:
         level, share = worst
         lines.append(
             Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst searched")
         )
-    change = next(change for change in diagnostics.labels.changes if change.threshold == 1e-4)
-    lines.append(
-        Headline("labels that flip", percent(change.changed), f"at errors of 1e-4, by {diagnostics.labels.estimator}")
-    )
-    return lines
+    labels = diagnostics.labels
+    if labels is not None:
+        change = next(change for change in labels.changes if change.threshold == 1e-4)
+        lines.append(Headline("labels that flip", percent(change.changed), f"at errors of 1e-4, by {labels.estimator}"))
+    return lines[:MOST_HEADLINES]
 
 
 def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:

@@ -9,7 +9,7 @@ from beamtree.artefact import Artefact
 from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.beam import ScoreNodes
 from beamtree.retrieval.engine import scores_of
-from beamtree.retrieval.scorers import build_scorer
+from beamtree.retrieval.scorers import arrays_by_part, build_scorer
 from beamtree.tree.item_tree import VACANT, ItemTree
 
 Int32Array = npt.NDArray[np.int32]
@@ -17,6 +17,11 @@ Int64Array = npt.NDArray[np.int64]
 Float64Array = npt.NDArray[np.float64]
 ScorerOf = Callable[[Int32Array], ScoreNodes]
 """From a history (positions,), oldest first, -1 in front, to the function that scores nodes for it."""
+
+
+def learned_parts(artefact: Artefact) -> tuple[str, ...]:
+    """The parts of a model's score that are learned, by name: all but counted memory."""
+    return tuple(sorted(arrays_by_part(artefact.weights).keys() - {"memory"}))
 
 
 def scorer_of(artefact: Artefact) -> ScorerOf:

@@ -7,12 +7,15 @@ from string import Template
 
 from beamtree.diagnostics.fit_sections import bound_section, labels_section, training_section
 from beamtree.diagnostics.headlines import Headline, headlines
+from beamtree.diagnostics.part_sections import parts_section
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.search_sections import beams_section, heap_section, loss_section, sampling_section
 from beamtree.diagnostics.section import Section, Table
 
-# In the order in which one looks for a fault: does it learn, does the search find it, why not.
-SECTIONS: tuple[Callable[[Diagnostics], Section], ...] = (
+# In the order in which one looks for a fault: who contributes, does it learn, does the search find it, why not. None
+# where a model has no such thing.
+SECTIONS: tuple[Callable[[Diagnostics], Section | None], ...] = (
+    parts_section,
     loss_section,
     beams_section,
     heap_section,
@@ -25,7 +28,8 @@ SECTIONS: tuple[Callable[[Diagnostics], Section], ...] = (
 
 def render_page(diagnostics: Diagnostics) -> str:
     """The whole page as text; the same diagnostics give the same text."""
-    sections = [section_of(diagnostics) for section_of in SECTIONS]
+    made = (section_of(diagnostics) for section_of in SECTIONS)
+    sections = [section for section in made if section is not None]
     template = files("beamtree.diagnostics").joinpath("page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
         title=escape(f"Model {diagnostics.subject.model}: diagnostics"),
@@ -39,10 +43,11 @@ def render_page(diagnostics: Diagnostics) -> str:
 
 def _about(diagnostics: Diagnostics) -> str:
     subject = diagnostics.subject
+    trained = f", trained with {subject.method}" if diagnostics.has_attention else ""
     return (
-        f"{subject.items:,} items in a tree of {subject.height} levels with branching {subject.branching}, trained "
-        f"with {subject.method}. Measured on {subject.users:,} of {subject.available_users:,} {subject.group} users, "
-        f"whose later items training never saw, at {subject.histories:,} of these items. "
+        f"{subject.items:,} items in a tree of {subject.height} levels with branching {subject.branching}; a score of "
+        f"{' + '.join(subject.parts)}{trained}. Measured on {subject.users:,} of {subject.available_users:,} "
+        f"{subject.group} users, whose later items training never saw, at {subject.histories:,} of these items. "
         f"{subject.split[:1].upper()}{subject.split[1:]}."
     )
 
@@ -56,10 +61,11 @@ def _headline(headline: Headline) -> str:
 
 def _section(section: Section) -> str:
     tables = "\n".join(_table(table) for table in section.tables)
+    readings = "\n".join(f'<p class="reading">{escape(line)}</p>' for line in section.reading.splitlines())
     return (
         f'<section id="{section.key}">\n<h2>{escape(section.title)}</h2>\n'
         f"<p>{escape(section.meaning)}</p>\n"
-        f'<p class="reading">{escape(section.reading)}</p>\n'
+        f"{readings}\n"
         f"{section.plot}\n"
         f'<p class="remedy"><strong>If it looks bad.</strong> {escape(section.remedy)}</p>\n'
         "<details><summary>Numbers, and how they are computed</summary>\n"

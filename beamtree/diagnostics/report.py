@@ -7,6 +7,7 @@ from typing import Any
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.beams import BeamComparison
 from beamtree.diagnostics.bound import BoundTerms
+from beamtree.diagnostics.contributions import Contributions
 from beamtree.diagnostics.label_changes import LabelChanges
 from beamtree.diagnostics.rounds import TrainingHistory
 
@@ -18,11 +19,14 @@ FORMAT_VERSION = 1
 class Subject:
     """Which model was looked into, and whom it was asked for.
 
-    histories: held-out (history, next item) pairs, a few per user. exact_nodes: levels up to this size were scored
-    whole; draws: nodes of each kind drawn per history on larger ones.
+    parts: of the score, learned: those of them that are learned, which loss and max-heap are about. histories: held-out
+    (history, next item) pairs, a few per user. exact_nodes: levels up to this size were scored whole; draws: nodes of
+    each kind drawn per history on larger ones.
     """
 
     model: str
+    parts: tuple[str, ...]
+    learned: tuple[str, ...]
     method: str
     negatives: int
     items: int
@@ -67,15 +71,25 @@ class LevelReport:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Everything that was found."""
+    """Everything that was found.
+
+    parts: None for a score of a single part. labels, bound: None for a score without attention, whose training they are
+    about.
+    """
 
     subject: Subject
     levels: tuple[LevelReport, ...]
     sampling_start: int
     beams: BeamComparison
-    labels: LabelChanges
-    bound: BoundTerms
+    parts: Contributions | None
+    labels: LabelChanges | None
+    bound: BoundTerms | None
     training: TrainingHistory
+
+    @property
+    def has_attention(self) -> bool:
+        """Whether a network was trained in rounds, with negatives drawn down the tree."""
+        return "attention" in self.subject.parts
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain values, as in the JSON file."""

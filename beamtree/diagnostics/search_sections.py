@@ -29,12 +29,16 @@ def loss_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition="Full softmax cross-entropy, in nats, of the ancestor of a held-out next item among all nodes of "
-        "the "
-        "level that have an item below them; ± is the standard error over users." + estimated(diagnostics),
+        "the level that have an item below them, by what is learned "
+        f"({' and '.join(diagnostics.subject.learned)}); ± is the standard error over users." + estimated(diagnostics),
         remedy="Near guessing everywhere: train longer, or check the learning rate. Good above, poor on the leaves: "
         "more negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
         "(dtr-t-rl) upper levels are meant to rank the best item below, not to predict the next one, so their loss "
-        "may stay high.",
+        "may stay high."
+        if diagnostics.has_attention
+        else "Poor on the leaves: train the encoder longer (estimator.epochs), or a wider one (estimator.width). Upper "
+        "levels are not trained: their vectors follow the best item below, so that their loss may stay high while the "
+        "search finds everything.",
     )
 
 
@@ -132,15 +136,22 @@ def heap_section(diagnostics: Diagnostics) -> Section:
         "them the other way: the best among their children, or among all leaves below. 50 % is what a coin gives. On "
         "the way to the top 20: only siblings whose parent is an ancestor of one of the 20 best leaves of an exact "
         "scan. Outside the beam: the share of these leaves whose ancestor is not among the best nodes of its level, "
-        "as many as the beam is wide. The leaves have nothing below them." + estimated(diagnostics),
-        remedy="A wider beam forgives contradictions; widen it until almost none of the top 20 falls out. Rectified "
-        "labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put items under the "
-        "parents that their users prefer: whether that pays, validation has to say.",
+        "as many as the beam is wide. The leaves have nothing below them. Scores are those of what is learned "
+        f"({' and '.join(diagnostics.subject.learned)}): memory is a max-heap by itself." + estimated(diagnostics),
+        remedy="A wider beam forgives contradictions; widen it until almost none of the top 20 falls out."
+        + (
+            " Rectified labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put "
+            "items under the parents that their users prefer: whether that pays, validation has to say."
+            if diagnostics.has_attention
+            else ""
+        ),
     )
 
 
-def sampling_section(diagnostics: Diagnostics) -> Section:
-    """KL(Q || P) of the samplers by level."""
+def sampling_section(diagnostics: Diagnostics) -> Section | None:
+    """KL(Q || P) of the samplers by level; None for a score without attention, which draws nothing down the tree."""
+    if not diagnostics.has_attention:
+        return None
     subject, leaves = diagnostics.subject, diagnostics.levels[-1]
     used = "uniform" if subject.method == "dtr-u" else f"top-down from level {diagnostics.sampling_start}"
     if diagnostics.sampling_start > subject.height:

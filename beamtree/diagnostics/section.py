@@ -19,7 +19,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """One diagnostic on the page. definition: how exactly its numbers are computed."""
+    """One diagnostic on the page. reading: what the numbers say, a paragraph a line; definition: how exactly they are
+    computed.
+    """
 
     key: str
     title: str

@@ -7,7 +7,8 @@ import pytest
 
 from tests.cli.beamtree_command import Command
 
-FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
+ATTENTION = ("--set", 'model.parts=["attention", "memory"]')
+FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", *ATTENTION, "--out", "model")
 INSPECT = ("inspect", "model", "--log", "ratings.csv")
 
 
@@ -31,6 +32,24 @@ def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -
     printed = json.loads(beamtree(*INSPECT, "--out", "look.html", "--users", "3", "--held-out", "test", "--json").out)
     assert printed == numbers
     assert (folder / "look.html").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_of_tower_and_memory_is_looked_into(beamtree: Command) -> None:
+    small = ("estimator.epochs=1", "estimator.width=4", "estimator.layers=1", 'model.parts=["tower", "memory"]')
+    fit = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
+    assert beamtree(*fit, *(part for setting in small for part in ("--set", setting))).code == 0
+    assert "memory + tower" in beamtree("inspect", "model").out
+    shown = beamtree(*INSPECT, "--held-out", "test")
+    assert shown.code == 0, shown.err
+    assert "F@20 without tower" in shown.out
+    numbers = json.loads(beamtree(*INSPECT, "--held-out", "test", "--json").out)
+    assert numbers["parts"]["parts"] == ["memory", "tower"]
+    assert (numbers["labels"], numbers["bound"]) == (None, None)
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert "What each part contributes" in page
+    assert "Rectified labels" not in page
+    assert "leave it out" in beamtree(*INSPECT, "--estimator", "sasrec").message
 
 
 @pytest.mark.usefixtures("folder")

@@ -24,10 +24,11 @@ from tests.small import small_config, two_group_log
 LOG = two_group_log()
 
 
-def fitted(**training: object) -> DeepTreeRetriever:
+def fitted(*parts: str, **training: object) -> DeepTreeRetriever:
     estimator = {"width": 4, "layers": 1, "heads": 1, "epochs": 1}
     settings = {"negatives": 3, "batch_size": 16, "epochs": 1, "learning_rate": 0.01, "warmup_steps": 0} | training
-    return DeepTreeRetriever(small_config(training=settings, estimator=estimator)).fit(LOG)
+    model = {"parts": parts or ("attention", "memory")}
+    return DeepTreeRetriever(small_config(model=model, training=settings, estimator=estimator)).fit(LOG)
 
 
 def looked_into(model: DeepTreeRetriever, *, users: int = 100, seed: int = 0) -> Diagnostics:
@@ -86,8 +87,9 @@ def test_the_page_is_whole_and_needs_nothing_else(diagnostics: Diagnostics) -> N
     assert page.references
     assert all(reference.startswith("#") for reference in page.references)
     assert not re.search(r"https?:|url\((?!#)|@import|<script|<link", text)
-    assert page.tags.count("section") == page.tags.count("svg") == len(SECTIONS) == 7
-    assert page.tags.count("table") >= 7
+    assert page.tags.count("section") == len(SECTIONS) == 8
+    assert page.tags.count("svg") == 9, "the parts have two figures"
+    assert page.tags.count("table") >= 8
     assert {reference[1:] for reference in page.references} <= set(page.ids)
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"#0[1-7]0[1-7]0[1-7]\b", text), "a stand-in colour was left in a figure"
@@ -111,6 +113,7 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
         "levels",
         "sampling_start",
         "beams",
+        "parts",
         "labels",
         "bound",
         "training",
@@ -126,6 +129,9 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
     assert [item["moved_share"] is None for item in found["training"]["rounds"]] == [False, True]
     assert found["bound"]["total"] > found["bound"]["empirical_loss"] > 0
     assert found["subject"]["group"] == "validation"
+    assert (found["subject"]["parts"], found["subject"]["learned"]) == (["attention", "memory"], ["attention"])
+    assert found["parts"]["parts"] == ["attention", "memory"]
+    assert set(found["parts"]["groups"][0]["parts"][0]["f_gain"]) == {"mean", "low", "high"}
 
 
 def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
@@ -140,18 +146,24 @@ def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagn
 def test_the_sampler_of_the_bound_is_that_of_the_training(diagnostics: Diagnostics) -> None:
     sampled = [level for level in diagnostics.levels if not level.taken_whole]
     assert sampled
+    assert diagnostics.bound is not None
     assert diagnostics.bound.divergence == pytest.approx(sum(level.from_level.mean for level in sampled))
     assert diagnostics.bound.estimation == 0.0
     uniform = looked_into(fitted(method="dtr-u"))
     expected = sum(level.uniform.mean for level in uniform.levels if not level.taken_whole)
+    assert uniform.bound is not None
     assert uniform.bound.divergence == pytest.approx(expected)
 
 
 def test_rectified_labels_enter_the_bound() -> None:
     found = looked_into(fitted(method="dtr-t-rl"))
+    assert found.labels is not None
+    assert found.bound is not None
     at_assumed_error = next(change for change in found.labels.changes if change.threshold == 1e-4)
     assert found.bound.constants.label_discrepancy == at_assumed_error.changed_per_target.mean
-    assert "flips per target" in bound_section(found).definition
+    section = bound_section(found)
+    assert section is not None
+    assert "flips per target" in section.definition
 
 
 def test_the_same_seed_gives_the_same_page(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
@@ -164,7 +176,23 @@ def test_the_same_seed_gives_the_same_page(model: DeepTreeRetriever, diagnostics
 def test_headlines_are_few_and_named(diagnostics: Diagnostics) -> None:
     lines = headlines(diagnostics)
     assert 4 <= len(lines) <= 6
+    assert {"F@20 without attention", "F@20 without memory"} <= {line.name for line in lines}
     assert f"{diagnostics.beams.scan_f.mean:.4f}" in lines[0].remark
+
+
+@pytest.mark.parametrize("parts", [("tower", "memory"), ("tower",), ("attention",), ("attention", "tower", "memory")])
+def test_a_score_of_any_parts_has_its_sections(parts: tuple[str, ...]) -> None:
+    """What attention is trained with is told of attention alone; a single part has nobody to be compared with."""
+    found = looked_into(fitted(*parts))
+    page = Page(render_page(found))
+    trained_in_rounds = {"sampling", "training", "labels", "bound"}
+    sections = {"loss", "beams", "heap"} | (trained_in_rounds if "attention" in parts else set())
+    assert set(page.ids) & (trained_in_rounds | {"loss", "beams", "heap", "parts"}) == sections | (
+        {"parts"} if len(parts) > 1 else set()
+    )
+    assert found.subject.learned == tuple(sorted(set(parts) - {"memory"}))
+    json.loads(found.to_json())
+    assert 4 <= len(headlines(found)) <= 6
 
 
 def test_another_log_is_refused_with_what_differs(model: DeepTreeRetriever) -> None:

@@ -1,0 +1,177 @@
+"""What each part of the score contributes, in words."""
+
+from collections.abc import Iterator
+
+from beamtree.diagnostics.contributions import Contributions, Gain, GroupContributions, PartContribution
+from beamtree.diagnostics.part_plots import plot_gains, plot_guidance
+from beamtree.diagnostics.report import Diagnostics
+from beamtree.diagnostics.section import Section, Table, cell, share_cell
+from beamtree.evaluation.verdict import MIN_USERS
+
+
+def parts_section(diagnostics: Diagnostics) -> Section | None:
+    """What each part contributes, for whom, and on which level; None for a score of a single part."""
+    contributions = diagnostics.parts
+    if contributions is None:
+        return None
+    return Section(
+        key="parts",
+        title="What each part contributes",
+        meaning="The score is a sum of parts. Leaving out one shows what it gives beside the others, a part alone what "
+        "it knows by itself, and the levels show which part leads the search.",
+        reading="\n".join(
+            " ".join(sentences)
+            for read in (_read_parts, _read_groups, _read_levels)
+            if (sentences := list(read(contributions)))
+        ),
+        plot=plot_gains(contributions) + plot_guidance(contributions),
+        tables=(_metrics_table(contributions), _levels_table(contributions)),
+        definition=f"{contributions.users:,} users, {diagnostics.subject.protocol}, all scores searched with a beam of "
+        f"{diagnostics.subject.beam_width}, as in service. A part that scores the last levels only cannot lead a beam "
+        "alone. Lost without: the whole score's metric minus that of the score without the part, in brackets the 95 % "
+        "interval of a paired bootstrap over users. Short histories have at most "
+        f"{contributions.median_history:,.0f} items, the median. Popular labels are those among the "
+        f"{contributions.popular_items:,} items that make up half of the training interactions, rare ones all others; "
+        "each of the two counts these labels only, for the users who have any. Spread: the standard deviation of a "
+        "part's scores over the nodes that the beam of the whole score looks at, as a share of the sum over parts. "
+        "Kept: the share of the whole score's exact top 20 whose ancestor is kept on the level by the beam of the "
+        "whole score, or of the score without the part; on the leaves, whose item is returned "
+        f"({contributions.guided_users:,} users).",
+        remedy="A part that changes nothing costs time for nothing: fit without it (--set model.parts=...) and "
+        "compare. A part that gains for some users and loses for others has a weight that suits the average: "
+        "estimator.weight and the weights of memory set it by hand. A level that keeps less without a part is led by "
+        "it: a wider beam (retrieval.beam_width) makes the search depend on it less.",
+    )
+
+
+def is_idle(part: PartContribution) -> bool:
+    """Whether its absence changes neither metric beyond the paired interval."""
+    return not (part.f_gain.is_certain or part.ndcg_gain.is_certain)
+
+
+def _read_parts(contributions: Contributions) -> Iterator[str]:
+    everybody = contributions.everybody
+    alone = ", ".join(f"{part.part} alone {part.alone.f.mean:.4f}" for part in everybody.parts)
+    yield f"F@20 is {everybody.whole.f.mean:.4f} with all parts, {alone}."
+    if everybody.users < MIN_USERS:
+        yield f"{everybody.users} users are too few to tell what a part adds."
+        return
+    for part in everybody.parts:
+        if is_idle(part):
+            yield (
+                f"Leaving out {part.part} changes nothing that {everybody.users:,} users can show "
+                f"({_interval(part.f_gain)} in F@20)."
+            )
+        else:
+            yield f"Without {part.part}, {_effect(part.f_gain, 'F@20')} and {_effect(part.ndcg_gain, 'NDCG@20')}."
+
+
+def _effect(gain: Gain, metric: str) -> str:
+    if not gain.is_certain:
+        return f"{metric} stays within its interval ({_interval(gain)})"
+    verb = "falls" if gain.mean > 0.0 else "rises"
+    return f"{metric} {verb} by {abs(gain.mean):.4f} ({_interval(gain)})"
+
+
+def _interval(gain: Gain) -> str:
+    """How the metric changes without the part."""
+    return f"{-gain.high:+.4f} to {-gain.low:+.4f}"
+
+
+def _read_groups(contributions: Contributions) -> Iterator[str]:
+    """For each part the group that it gives most, in proportion, and those that it certainly takes from."""
+    groups = [group for group in contributions.groups[1:] if group.users >= MIN_USERS]
+    for number, part in enumerate(contributions.parts):
+        helped = [group for group in groups if group.parts[number].f_gain.low > 0.0]
+        harmed = [group for group in groups if group.parts[number].f_gain.high < 0.0]
+        if helped:
+            most = max(helped, key=lambda group: _relative_gain(group, number))
+            yield (
+                f"{part.capitalize()} gives most on {most.group}: {_relative_gain(most, number):.0%} of their F@20 "
+                "is lost without it."
+            )
+        for group in harmed:
+            yield (
+                f"On {group.group} the score is better without {part}: F@20 "
+                f"{group.parts[number].without.f.mean:.4f} against {group.whole.f.mean:.4f}."
+            )
+
+
+def _relative_gain(group: GroupContributions, number: int) -> float:
+    return group.parts[number].f_gain.mean / group.whole.f.mean
+
+
+def _read_levels(contributions: Contributions) -> Iterator[str]:
+    levels = contributions.levels
+    if not levels:
+        return
+    first, last = levels[0], levels[-1]
+    spread = {part: (first.spread[part], last.spread[part]) for part in contributions.parts}
+    told = [
+        f"{part} {above.mean:.0%} on level {first.level} and {below.mean:.0%} on the leaves"
+        for part, (above, below) in spread.items()
+        if above is not None and below is not None
+    ]
+    if told and len(levels) > 1:
+        yield f"Of the spread of scores that the beam sees, {', '.join(told)}."
+    if len(levels) < 2:
+        return
+    inner = levels[-2]
+    kept = [f"{inner.recall_without[part].mean:.1%} without {part}" for part in contributions.parts]
+    yield (
+        f"Down to level {inner.level}, the beam keeps the ancestors of {inner.recall.mean:.1%} of the exact top 20, "
+        f"{' and '.join(kept)}."
+    )
+
+
+def _metrics_table(contributions: Contributions) -> Table:
+    rows: list[tuple[str, ...]] = []
+    for group in contributions.groups:
+        name = f"{group.group} ({group.users:,})"
+        rows.append((name, "whole score", cell(group.whole.f, digits=4), "", cell(group.whole.ndcg, digits=4), ""))
+        for part in (
+            group.parts if len(group.parts) > 2 else ()
+        ):  # of two parts, one alone is the score without the other
+            alone = part.alone
+            rows.append(("", f"{part.part} alone", cell(alone.f, digits=4), "", cell(alone.ndcg, digits=4), ""))
+        for part in group.parts:
+            without = part.without
+            rows.append(
+                (
+                    "",
+                    f"without {part.part}",
+                    cell(without.f, digits=4),
+                    _lost(part.f_gain),
+                    cell(without.ndcg, digits=4),
+                    _lost(part.ndcg_gain),
+                )
+            )
+    return Table(("users", "score", "F@20", "lost without", "NDCG@20", "lost without"), tuple(rows), texts=(0, 1))
+
+
+def _lost(gain: Gain) -> str:
+    return f"{gain.mean:+.4f} [{gain.low:+.4f}, {gain.high:+.4f}]"
+
+
+def _levels_table(contributions: Contributions) -> Table:
+    parts = contributions.parts
+    header = (
+        "level",
+        "nodes",
+        *(f"spread of {part}" for part in parts),
+        "kept",
+        *(f"kept without {part}" for part in parts),
+    )
+    return Table(
+        header,
+        tuple(
+            (
+                str(level.level),
+                f"{level.nodes:,}",
+                *(share_cell(level.spread[part]) for part in parts),
+                share_cell(level.recall),
+                *(share_cell(level.recall_without[part]) for part in parts),
+            )
+            for level in contributions.levels
+        ),
+    )

@@ -47,6 +47,8 @@ DATA_VARIABLE = "BEAMTREE_DATA"
 
 ASKED_OF_ALL: Mapping[str, Any] = {
     "data": {"split_seed": 0, "min_interactions": 15, "min_held_out": 1, "shuffle_ties": False},
+    "model": {"parts": ["attention"]},
+    "estimator": {"history_length": 20},
     "retrieval": {"exclude_seen": True},
 }
 """Every run answers the same questions unless its file says otherwise, whatever its log would decide."""

@@ -15,6 +15,7 @@ that a thin history still gets sensible answers.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
+from math import log
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 POPULAR_ITEMS = 500
 
 ASKED_ITEMS = 50
-"""So many of the latest items of a history are asked for what followed them; what is older has faded."""
+FADED = 0.02
+"""So many of the latest items of a history are asked for what followed them, and none that counts less than this."""
 
 HALF = np.float16
 
@@ -132,7 +134,8 @@ class Memory:
     def kinds(self) -> tuple[AskedLinks, ...]:
         """The kinds of links that count for something, and how they are asked."""
         weights = self.weights
-        transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, ASKED_ITEMS, distinct=False)
+        asked = ASKED_ITEMS if weights.fade == 1.0 else min(ASKED_ITEMS, int(log(FADED) / log(weights.fade)) + 1)
+        transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, asked, distinct=False)
         company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ITEMS, distinct=True)
         return tuple(kind for kind in (transitions, company) if kind.weight > 0.0)
 

@@ -14,6 +14,7 @@ TINY = """
 [data]
 min_interactions = 5
 [model]
+parts = ["attention", "memory"]
 embedding_dim = 4
 windows = [4, 2, 1]
 attention_hidden = 4

@@ -5,6 +5,7 @@
 // beam of k or more to the k best leaves, ties included, because equal nodes and equal leaves both fall to the lower index.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -52,7 +53,7 @@ class Evidence {
             scratch.strength[static_cast<std::size_t>(leaf)] = 0;
             return true;
         });
-        std::sort(scratch.touched.begin(), scratch.touched.end());
+        scratch.order(tree.leaves);
         levels_.resize(static_cast<std::size_t>(tree.height) + 1);
         Level& leaves = levels_.back();
         leaves.nodes = scratch.touched;
@@ -88,12 +89,27 @@ class Evidence {
     struct Scratch {
         std::vector<float> strength;
         std::vector<index_t> touched;
+        std::vector<std::uint64_t> marks;
 
         void add(index_t leaf, float value) {
             if (leaf < 0 || !(value > 0)) return;
             float& sum = strength[static_cast<std::size_t>(leaf)];
             if (sum == 0) touched.push_back(leaf);
             sum += value;
+        }
+
+        // Puts what was touched in rising order: by a mark for every leaf, unless few of very many leaves were touched.
+        void order(index_t leaves) {
+            const std::size_t words = static_cast<std::size_t>(leaves) / 64 + 1;
+            if (touched.size() * 16 < words) return std::sort(touched.begin(), touched.end());
+            if (marks.size() < words) marks.resize(words, 0);
+            for (index_t leaf : touched) marks[static_cast<std::size_t>(leaf) / 64] |= std::uint64_t{1} << (leaf % 64);
+            touched.clear();
+            for (std::size_t word = 0; word < words; ++word) {
+                for (std::uint64_t left = marks[word]; left != 0; left &= left - 1)
+                    touched.push_back(static_cast<index_t>(word) * 64 + std::countr_zero(left));
+                marks[word] = 0;
+            }
         }
 
         static Scratch& of_this_thread(index_t leaves) {

@@ -1,10 +1,10 @@
 """beamtree inspect: what is in a saved model, and, with its log, what it does on the inside."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -228,6 +228,15 @@ def _facts(artefact: Artefact) -> dict[str, str]:
         "index size": f"{index_bytes / 2**20:.2f} MB, {index_bytes / tree.num_items:.0f} bytes per item",
         **_log_facts(artefact),
         "split": str(training.get("split", "")),
-        "training": f"{training.get('instances', 0):,} instances, {training.get('steps', 0):,} steps in "
-        f"{len(training.get('rounds', []))} rounds, {training.get('seconds', 0)} s",
+        "training": _training_fact(training),
     }
+
+
+def _training_fact(training: Mapping[str, Any]) -> str:
+    """How long a fit took, and over what: rounds of attention, the encoder of a tower, or counting alone."""
+    said = [f"{training.get('instances', 0):,} instances"]
+    if training.get("rounds"):
+        said.append(f"{training.get('steps', 0):,} steps in {len(training['rounds'])} rounds")
+    if training.get("estimator_seconds"):
+        said.append(f"encoder {training['estimator_seconds']} s")
+    return ", ".join([*said, f"{training.get('seconds', 0)} s in all"])

@@ -20,7 +20,7 @@ from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
 from beamtree.diagnostics.label_changes import LabelChanges, Rule, measure_label_changes, rectified_labels, softmax
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import learned_parts, scorer_of
-from beamtree.diagnostics.report import Diagnostics, LevelReport, Subject
+from beamtree.diagnostics.report import AttentionReport, Diagnostics, LevelReport, Subject
 from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError, InputError
@@ -90,8 +90,8 @@ def diagnose(
 ) -> Diagnostics:
     """Measure everything; the same seed gives the same numbers.
 
-    estimator: whose probabilities rectified labels rest on; None where nothing was trained with labels, as in a score
-    without attention, and then there are neither labels nor bound.
+    estimator: whose probabilities rectified labels rest on; a score without attention needs none, and InputError where
+    one with attention has none.
     """
     artefact, asked = examined.artefact, examined.asked
     tree, config = artefact.tree, artefact.config
@@ -110,32 +110,47 @@ def diagnose(
         seed=examined.seed,
         advance=_counter(progress, "parts of the score", num_searches),
     )
-    labels: LabelChanges | None = None
-    bound: BoundTerms | None = None
-    if estimator is not None and examined.has_attention:
-        labels = measure_label_changes(
-            estimator.estimator,
-            asked,
-            name=estimator.name,
-            tree=tree,
-            rule=_rule(config),
-            seed=examined.seed,
-            advance=_counter(progress, "rectified labels", len(asked)),
-        )
+    attention = None
+    if examined.has_attention:
         largest_score = max(measure.largest_score for measure in measures)
-        progress("generalisation bound", 0, 1)
-        bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
-        progress("generalisation bound", 1, 1)
+        attention = _attention_report(
+            examined, estimator, plan=plan, levels=levels, largest_score=largest_score, progress=progress
+        )
     return Diagnostics(
         subject=_subject(examined, plan),
         levels=levels,
         sampling_start=plan.start,
         beams=beams,
         parts=parts,
-        labels=labels,
-        bound=bound,
+        attention=attention,
         training=read_training(artefact.training),
     )
+
+
+def _attention_report(
+    examined: Examined,
+    estimator: NamedEstimator | None,
+    *,
+    plan: LevelPlan,
+    levels: tuple[LevelReport, ...],
+    largest_score: float,
+    progress: Progress,
+) -> AttentionReport:
+    if estimator is None:
+        raise InputError("Rectified labels of attention rest on an estimator: give one, popularity for example.")
+    labels = measure_label_changes(
+        estimator.estimator,
+        examined.asked,
+        name=estimator.name,
+        tree=plan.tree,
+        rule=_rule(examined.artefact.config),
+        seed=examined.seed,
+        advance=_counter(progress, "rectified labels", len(examined.asked)),
+    )
+    progress("generalisation bound", 0, 1)
+    bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
+    progress("generalisation bound", 1, 1)
+    return AttentionReport(labels, bound)
 
 
 def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progress) -> list[LevelMeasures]:

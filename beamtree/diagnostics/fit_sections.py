@@ -57,9 +57,9 @@ def training_section(diagnostics: Diagnostics) -> Section | None:
 
 def labels_section(diagnostics: Diagnostics) -> Section | None:
     """How many rectified labels change under wrong probabilities; None for a score without attention."""
-    labels = diagnostics.labels
-    if labels is None:
+    if diagnostics.attention is None:
         return None
+    labels = diagnostics.attention.labels
     small = [change for change in labels.changes if change.threshold <= labels.mean_probability]
     told = small[-1] if small else labels.changes[0]
     who = (
@@ -108,9 +108,9 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
 
 def bound_section(diagnostics: Diagnostics) -> Section | None:
     """The terms of the generalisation bound; None for a score without attention."""
-    bound, labels = diagnostics.bound, diagnostics.labels
-    if bound is None or labels is None:
+    if diagnostics.attention is None:
         return None
+    bound, labels = diagnostics.attention.bound, diagnostics.attention.labels
     norms, constants = bound.norms, bound.constants
     rows = [(TERMS[name], compact(getattr(bound, name)), _TERM_FORMULAS[name]) for name in TERMS]
     symbols = [

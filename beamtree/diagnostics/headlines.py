@@ -37,7 +37,8 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
             for part in diagnostics.parts.everybody.parts
         ]
     lines.append(Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"))
-    if diagnostics.has_attention:
+    attention = diagnostics.attention
+    if attention is not None:
         lines.append(
             Headline(
                 "KL on the leaves",
@@ -51,10 +52,10 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
         lines.append(
             Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst searched")
         )
-    labels = diagnostics.labels
-    if labels is not None:
-        change = next(change for change in labels.changes if change.threshold == 1e-4)
-        lines.append(Headline("labels that flip", percent(change.changed), f"at errors of 1e-4, by {labels.estimator}"))
+    if attention is not None:
+        change = next(change for change in attention.labels.changes if change.threshold == 1e-4)
+        by = f"at errors of 1e-4, by {attention.labels.estimator}"
+        lines.append(Headline("labels that flip", percent(change.changed), by))
     return lines[:MOST_HEADLINES]
 
 

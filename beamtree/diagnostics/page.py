@@ -43,7 +43,7 @@ def render_page(diagnostics: Diagnostics) -> str:
 
 def _about(diagnostics: Diagnostics) -> str:
     subject = diagnostics.subject
-    trained = f", trained with {subject.method}" if diagnostics.has_attention else ""
+    trained = f", trained with {subject.method}" if diagnostics.attention is not None else ""
     return (
         f"{subject.items:,} items in a tree of {subject.height} levels with branching {subject.branching}; a score of "
         f"{' + '.join(subject.parts)}{trained}. Measured on {subject.users:,} of {subject.available_users:,} "

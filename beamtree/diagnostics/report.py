@@ -10,6 +10,7 @@ from beamtree.diagnostics.bound import BoundTerms
 from beamtree.diagnostics.contributions import Contributions
 from beamtree.diagnostics.label_changes import LabelChanges
 from beamtree.diagnostics.rounds import TrainingHistory
+from beamtree.errors import InputError
 
 KIND = "beamtree diagnostics"
 FORMAT_VERSION = 1
@@ -70,26 +71,41 @@ class LevelReport:
 
 
 @dataclass(frozen=True)
-class Diagnostics:
-    """Everything that was found.
+class AttentionReport:
+    """What is about the training of attention alone."""
 
-    parts: None for a score of a single part. labels, bound: None for a score without attention, whose training they are
-    about.
-    """
+    labels: LabelChanges
+    bound: BoundTerms
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """Everything that was found. parts: None for a score of a single part; attention: None for a score without it."""
 
     subject: Subject
     levels: tuple[LevelReport, ...]
     sampling_start: int
     beams: BeamComparison
     parts: Contributions | None
-    labels: LabelChanges | None
-    bound: BoundTerms | None
+    attention: AttentionReport | None
     training: TrainingHistory
 
     @property
-    def has_attention(self) -> bool:
-        """Whether a network was trained in rounds, with negatives drawn down the tree."""
-        return "attention" in self.subject.parts
+    def labels(self) -> LabelChanges:
+        """Rectified labels under wrong probabilities; InputError for a score without attention."""
+        return self._of_attention.labels
+
+    @property
+    def bound(self) -> BoundTerms:
+        """The terms of the generalisation bound; InputError for a score without attention."""
+        return self._of_attention.bound
+
+    @property
+    def _of_attention(self) -> AttentionReport:
+        if self.attention is None:
+            parts = " and ".join(self.subject.parts)
+            raise InputError(f"Labels and bound are about attention, and this score has {parts} alone.")
+        return self.attention
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain values, as in the JSON file."""

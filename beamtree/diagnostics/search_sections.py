@@ -35,7 +35,7 @@ def loss_section(diagnostics: Diagnostics) -> Section:
         "more negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
         "(dtr-t-rl) upper levels are meant to rank the best item below, not to predict the next one, so their loss "
         "may stay high."
-        if diagnostics.has_attention
+        if diagnostics.attention is not None
         else "Poor on the leaves: train the encoder longer (estimator.epochs), or a wider one (estimator.width). Upper "
         "levels are not trained: their vectors follow the best item below, so that their loss may stay high while the "
         "search finds everything.",
@@ -142,7 +142,7 @@ def heap_section(diagnostics: Diagnostics) -> Section:
         + (
             " Rectified labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put "
             "items under the parents that their users prefer: whether that pays, validation has to say."
-            if diagnostics.has_attention
+            if diagnostics.attention is not None
             else ""
         ),
     )
@@ -150,7 +150,7 @@ def heap_section(diagnostics: Diagnostics) -> Section:
 
 def sampling_section(diagnostics: Diagnostics) -> Section | None:
     """KL(Q || P) of the samplers by level; None for a score without attention, which draws nothing down the tree."""
-    if not diagnostics.has_attention:
+    if diagnostics.attention is None:
         return None
     subject, leaves = diagnostics.subject, diagnostics.levels[-1]
     used = "uniform" if subject.method == "dtr-u" else f"top-down from level {diagnostics.sampling_start}"

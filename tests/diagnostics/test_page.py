@@ -14,7 +14,7 @@ from beamtree.diagnostics.fit_sections import bound_section
 from beamtree.diagnostics.headlines import headlines
 from beamtree.diagnostics.page import SECTIONS, render_page
 from beamtree.diagnostics.report import Diagnostics
-from beamtree.errors import DataError
+from beamtree.errors import DataError, InputError
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.protocol import evaluate
 from beamtree.model.estimator import PopularityEstimator
@@ -114,8 +114,7 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
         "sampling_start",
         "beams",
         "parts",
-        "labels",
-        "bound",
+        "attention",
         "training",
     }
     height = found["subject"]["height"]
@@ -125,9 +124,17 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
         assert level["chance"] == pytest.approx(np.log(level["nodes"]))
         assert (level["child_violations"] is None) == (level["level"] == height)
         assert level["exact"]
-    assert [change["threshold"] for change in found["labels"]["changes"]] == [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
+    assert [change["threshold"] for change in found["attention"]["labels"]["changes"]] == [
+        1e-7,
+        1e-6,
+        1e-5,
+        1e-4,
+        1e-3,
+        1e-2,
+    ]
     assert [item["moved_share"] is None for item in found["training"]["rounds"]] == [False, True]
-    assert found["bound"]["total"] > found["bound"]["empirical_loss"] > 0
+    bound = found["attention"]["bound"]
+    assert bound["total"] > bound["empirical_loss"] > 0
     assert found["subject"]["group"] == "validation"
     assert (found["subject"]["parts"], found["subject"]["learned"]) == (["attention", "memory"], ["attention"])
     assert found["parts"]["parts"] == ["attention", "memory"]
@@ -146,19 +153,15 @@ def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagn
 def test_the_sampler_of_the_bound_is_that_of_the_training(diagnostics: Diagnostics) -> None:
     sampled = [level for level in diagnostics.levels if not level.taken_whole]
     assert sampled
-    assert diagnostics.bound is not None
     assert diagnostics.bound.divergence == pytest.approx(sum(level.from_level.mean for level in sampled))
     assert diagnostics.bound.estimation == 0.0
     uniform = looked_into(fitted(method="dtr-u"))
     expected = sum(level.uniform.mean for level in uniform.levels if not level.taken_whole)
-    assert uniform.bound is not None
     assert uniform.bound.divergence == pytest.approx(expected)
 
 
 def test_rectified_labels_enter_the_bound() -> None:
     found = looked_into(fitted(method="dtr-t-rl"))
-    assert found.labels is not None
-    assert found.bound is not None
     at_assumed_error = next(change for change in found.labels.changes if change.threshold == 1e-4)
     assert found.bound.constants.label_discrepancy == at_assumed_error.changed_per_target.mean
     section = bound_section(found)
@@ -191,7 +194,10 @@ def test_a_score_of_any_parts_has_its_sections(parts: tuple[str, ...]) -> None:
         {"parts"} if len(parts) > 1 else set()
     )
     assert found.subject.learned == tuple(sorted(set(parts) - {"memory"}))
-    json.loads(found.to_json())
+    assert (json.loads(found.to_json())["attention"] is None) == ("attention" not in parts)
+    if "attention" not in parts:
+        with pytest.raises(InputError, match="about attention, and this score has"):
+            _ = found.labels
     assert 4 <= len(headlines(found)) <= 6
 
 

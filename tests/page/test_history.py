@@ -280,7 +280,7 @@ def test_a_recommendation_says_which_liked_item_it_comes_from(
     through = {reason[0]["part"] for reason in reasons if reason}
     assert through == set(parts) - {"attention"}
     legend = page.locator("#reasons-legend li").all_inner_texts()
-    assert [line.split(":")[0] for line in legend] == sorted(through)
+    assert [line.split(" (")[0] for line in legend] == sorted(through)
     best = result["items"][0]
     larger, smaller = sorted(best["parts"], key=lambda part: -best["parts"][part])
     page.locator("#recommendations .recommendation").first.click()

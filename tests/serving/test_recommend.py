@@ -11,7 +11,7 @@ import pytest
 from beamtree.artefact import Artefact, save_artefact
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError
-from beamtree.model.memory import ASKED_ITEMS, Memory
+from beamtree.model.memory import Memory
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.scorers import build_scorer
@@ -273,7 +273,8 @@ def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path:
     followers, strengths = SimilarItems(artefact).by_memory(20, count=3)
     assert [row["item_id"] for row in similar["by_memory"]] == (followers + 100).tolist()
     assert [row["strength"] for row in similar["by_memory"]] == pytest.approx(strengths.tolist())
-    assert server.get("/v1/model").json["history_length"] == ASKED_ITEMS
+    [transitions] = memory.kinds
+    assert server.get("/v1/model").json["history_length"] == transitions.depth
 
 
 def test_a_model_with_parts_of_its_own_is_refused_and_the_message_says_why(tmp_path: Path) -> None:

@@ -131,8 +131,8 @@ function showLegend(answer: RecommendedItem[]): void {
 }
 
 const MEANINGS: Record<string, string> = {
-  memory: "memory: counted in the log",
-  tower: "tower: learned from sequences",
+  memory: "memory (counted)",
+  tower: "tower (learned)",
 };
 
 const reasonOf = (item: Evidence): string => item.title?.trim() || item.item_id;

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-SCORES_AT_A_TIME = 2**20
-"""Scores in memory together: 4 MB, and as many probabilities, which a processor's last cache holds."""
+SCORES_AT_A_TIME = 2**18
+"""Scores in memory together on a CPU: 1 MB, and as many probabilities, which stay near its core."""
+
+SCORES_ON_AN_ACCELERATOR = 2**24
 
 
 def softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor, *, left_out: Tensor | None = None) -> Tensor:
@@ -129,7 +131,8 @@ class _Blocks:
     """Buffers for the scores and the probabilities of a few of the rows at a time."""
 
     def __init__(self, vectors: Tensor, *, columns: int) -> None:
-        at_a_time = min(len(vectors), max(1, SCORES_AT_A_TIME // columns))
+        scores = SCORES_AT_A_TIME if vectors.device.type == "cpu" else SCORES_ON_AN_ACCELERATOR
+        at_a_time = min(len(vectors), max(1, scores // columns))
         self._scores: Tensor = vectors.new_empty(at_a_time, columns)
         self._chances = torch.empty_like(self._scores)
         self.slices = [

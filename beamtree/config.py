@@ -373,8 +373,8 @@ class EstimatorSettings(_Section):
         """What a fit decided, or was told; SettingsError where nobody has decided yet."""
         if self.history_length is None:
             raise SettingsError(
-                "Expected estimator.history_length to be a number of items, but it is still to be decided by a log: fit "
-                "with DeepTreeRetriever, prepare the log with prepare_log, or set it."
+                "Expected estimator.history_length to be a number of items, but it is still to be decided by a log: "
+                "fit with DeepTreeRetriever, prepare the log with prepare_log, or set it."
             )
         return self.history_length
 

@@ -49,9 +49,10 @@ class Catalogue:
         """A binary tree over so many items, each of which has two lists of so many others."""
         generator = np.random.default_rng(seed)
         tree = ItemTree(2, generator.permutation(items).astype(np.int32))
-        links = (draw_links(tree, length=followers, generator=generator) for _ in range(2))
+        transitions = draw_links(tree, length=followers, generator=generator)
+        company = draw_links(tree, length=followers, generator=generator)
         popularity = np.log1p(items / (1.0 + generator.permutation(items))).astype(np.float32)
-        memory = Memory(*links, popularity=popularity, weights=WEIGHTS)
+        memory = Memory(transitions, company, popularity=popularity, weights=WEIGHTS)
         return cls(tree, draw_tower(tree, generator=generator), memory)
 
     @cached_property

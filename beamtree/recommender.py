@@ -174,7 +174,8 @@ class DeepTreeRetriever:
         history, likewise. allow: only these items may be returned: ids, or a condition on the item table such as
         pl.col("category") == "Drama". exclude: none of these ids may. fallback: what a history without any known item
         gets, popular items (with null scores) or an error. explain: also a column for each part of the score with what
-        it gave, and because_of, the ids of the history that counted memory connects with the item, strongest first.
+        it gave, because_of, the ids of the history that speak for the item, strongest first, and reason_parts,
+        the part of the score that each of these speaks through.
         """
         options = RecommendOptions(
             k=k,

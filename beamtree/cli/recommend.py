@@ -116,14 +116,15 @@ def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
     named = batch.join(item_table.select(ITEM_ID, *columns), on=ITEM_ID, how="left", maintain_order="left")
     names = _names(item_table)
     numbers = ["rank", *(name for name, dtype in batch.schema.items() if dtype.is_float())]
-    added = [name for name in batch.columns if name not in (key, ITEM_ID, "score", "rank")]
+    added = [name for name in batch.columns if name not in (key, ITEM_ID, "score", "rank", "reason_parts")]
     shown = ([key] if key != REQUEST else []) + ["rank", ITEM_ID, *columns, "score", *added]
     table = Table(header_style="bold")
     for name in shown:
         table.add_column(name.replace("because_of", "because of"), justify="right" if name in numbers else "left")
     for row in named.iter_rows(named=True):
         if row.get("because_of") is not None:
-            row["because_of"] = "; ".join(names.get(item, str(item)) for item in row["because_of"][:MAX_SHOWN_REASONS])
+            reasons = list(zip(row["because_of"], row["reason_parts"], strict=True))[:MAX_SHOWN_REASONS]
+            row["because_of"] = "; ".join(f"{names.get(item, str(item))} ({part})" for item, part in reasons)
         table.add_row(*(escape(_cell(row[name])) for name in shown))
     results.print(table)
 

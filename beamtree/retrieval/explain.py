@@ -34,13 +34,6 @@ TOWER = "tower"
 MEMORY = "memory"
 
 
-@dataclass(frozen=True)
-class PartEvidence(HistoryEvidence):
-    """An item of the history that speaks for a recommendation, through one part of the score."""
-
-    part: str
-
-
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """What the score of leaves loses when an item is left out of the history.
@@ -86,7 +79,7 @@ class Explainer:
         """Ready to explain any item to these requests."""
         return Explanations(self, requests)
 
-    def reasons(self, history: Int32Array, items: Int32Array) -> list[tuple[PartEvidence, ...]]:
+    def reasons(self, history: Int32Array, items: Int32Array) -> list[tuple[HistoryEvidence, ...]]:
         """For each of some items (n,) the items of a history (positions,) that speak for it, the strongest first.
 
         Memory tells its reasons itself; those of the tower are what it loses without an item.
@@ -107,7 +100,7 @@ class Explainer:
         reasons = self.memory.reasons(history, item)[:MAX_REASONS]
         return [(MEMORY, Reason(reason.item, gate * reason.strength)) for reason in reasons]
 
-    def _evidence(self, reasons: list[tuple[str, Reason]]) -> tuple[PartEvidence, ...]:
+    def _evidence(self, reasons: list[tuple[str, Reason]]) -> tuple[HistoryEvidence, ...]:
         """The strongest reasons of all parts; an item that speaks through several is named once, with the strongest."""
         strongest: dict[int, tuple[str, Reason]] = {}
         for part, reason in sorted(reasons, key=lambda given: -given[1].strength):
@@ -115,7 +108,7 @@ class Explainer:
         kept = list(strongest.values())[:MAX_REASONS]
         raw = self.raw(np.array([reason.item for _, reason in kept], dtype=np.int32))
         return tuple(
-            PartEvidence(item_id, self._title(reason.item), reason.strength, part)
+            HistoryEvidence(item_id, self._title(reason.item), reason.strength, part)
             for item_id, (part, reason) in zip(raw, kept, strict=True)
         )
 

@@ -96,19 +96,22 @@ class RecommendRequest:
 
 @dataclass(frozen=True)
 class HistoryEvidence:
-    """An item of the history that speaks for a recommendation, its title where known, and what it adds to the score."""
+    """An item of the history that speaks for a recommendation: its title where known, what it adds to the score, and
+    the part of the score that it speaks through.
+    """
 
     item_id: Id
     title: str | None
     strength: float
+    part: str
 
 
 @dataclass(frozen=True)
 class Explanation:
     """Where the score of an item comes from.
 
-    parts: what each part of the score gave; they add up to the score. because_of: items of the history that counted
-    memory connects with the item, the strongest first.
+    parts: what each part of the score gave; they add up to the score. because_of: items of the history that memory
+    connects with the item, or without which the tower would score it lower, the strongest first.
     """
 
     item_id: Id

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KERNEL_PARTS = frozenset({"attention", "memory", "tower"})
 """The parts that beamtree knows by itself."""
-TAKEN_COLUMNS = frozenset({"request", "user_id", "item_id", "score", "rank", "because_of"})
+TAKEN_COLUMNS = frozenset({"request", "user_id", "item_id", "score", "rank", "because_of", "reason_parts"})
 """Columns of a table of recommendations, beside which each part has one with its share."""
 
 

@@ -14,7 +14,6 @@ from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.allowed import known_items
-from beamtree.retrieval.explain import PartEvidence
 from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Recommendations, RecommendOptions, RecommendRequest
@@ -139,8 +138,7 @@ def _explanations(recommender: Recommender, answers: Sequence[Recommendations]) 
         None if one is None else [evidence.item_id for evidence in one.because_of] for one in listed
     ]
     through: list[list[str] | None] = [
-        None if one is None else [evidence.part for evidence in one.because_of if isinstance(evidence, PartEvidence)]
-        for one in listed
+        None if one is None else [evidence.part for evidence in one.because_of] for one in listed
     ]
     return shares | {
         "because_of": pl.Series(because, dtype=pl.List(_id_type(recommender))),

@@ -12,7 +12,7 @@ from beamtree.data.split import Spans
 from beamtree.errors import UnknownIdsError
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.score import build_score
-from beamtree.retrieval.explain import MAX_LEFT_OUT, MAX_REASONS, PartEvidence
+from beamtree.retrieval.explain import MAX_LEFT_OUT, MAX_REASONS
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Explanation, RecommendOptions, RecommendRequest
 from beamtree.retrieval.tables import recommend_histories, similar_items
@@ -39,7 +39,7 @@ def artefact() -> Artefact:
 
 
 def parts_of(explained: Explanation) -> list[str]:
-    return [one.part for one in explained.because_of if isinstance(one, PartEvidence)]
+    return [one.part for one in explained.because_of]
 
 
 def test_memory_names_the_items_that_a_recommendation_comes_from(artefact: Artefact) -> None:

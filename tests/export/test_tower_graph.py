@@ -43,7 +43,8 @@ def artefact_of(
 ) -> Artefact:
     """A model of these parts, named in one string, with a tower of the sizes that the estimator's settings name."""
     artefact = random_artefact(model_settings(**(model or {})), tree, seed=seed)
-    sizes = {"width": 6, "layers": 2, "heads": 3} | estimator
+    length = artefact.config.model.history_length
+    sizes = {"width": 6, "layers": 2, "heads": 3, "history_length": length} | estimator
     config = Config.resolve({**artefact.config.model_dump(), "estimator": sizes})
     arrays = {**artefact.weights, **tower_weights(tree, config, seed=seed), **memory_weights(tree)}
     kept = {name: array for name, array in arrays.items() if name.split("/")[0] in parts.split()}

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.model.counting import COMPANY_ITEMS
-from beamtree.model.memory import ASKED_ITEMS, POPULAR_ITEMS, Memory
+from beamtree.model.memory import ASKED_ITEMS, FADED, POPULAR_ITEMS, Memory
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.tree.filters import Eligibility
@@ -66,6 +66,8 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     of_item = np.zeros(tree.num_items)
     links = memory.transitions
     for age, source in enumerate(history[:ASKED_ITEMS]):
+        if weights.fade**age < FADED:
+            break
         own = slice(links.offsets[source], links.offsets[source + 1])
         of_item[links.items[own]] += weights.transitions * weights.fade**age * links.strengths[own].astype(np.float64)
     links = memory.company

@@ -34,7 +34,7 @@ def demo(
     results.print("\n[bold]The data[/]: MovieLens 100k. " + "; ".join(prepared.lines()) + ".")
     training = model.recommender.artefact.training
     results.print(f"[bold]The split[/]: {training['split']}.")
-    results.print(f"[bold]Learning[/]: {training['steps']:,} steps in {training['seconds']:.0f} s.\n")
+    results.print(f"[bold]Learning[/]: {training['seconds']:.0f} s.\n")
     show_comparison(model.evaluate(), title=f"Held-out users, {describe_protocol(model.config)}")
     _show_people(model)
     results.print("\n[bold]Next[/]")
@@ -42,7 +42,7 @@ def demo(
         f"beamtree recommend {out} --history 50,181,172 -k 10",
         f"beamtree recommend {out} --log {files.interactions} --out recommendations.parquet",
         f"beamtree inspect {out}",
-        f"beamtree fit {files.interactions} --items {files.items} --out models/mine --set training.epochs=8",
+        f"beamtree fit {files.interactions} --items {files.items} --out models/mine --preset default",
     ):
         results.print(f"  .venv/bin/{command}", markup=False, soft_wrap=True)
 

@@ -140,7 +140,7 @@ def report(model: DeepTreeRetriever) -> None:
         bullet_list(
             [
                 str(training["split"]),
-                f"{training['instances']:,} training instances, {training['steps']:,} steps, {training['seconds']} s",
+                f"{training['instances']:,} training instances, {training['seconds']} s",
                 *_estimator_share(training),
             ]
         )

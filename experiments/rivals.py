@@ -73,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             append_lines(given.out, [measured])
             print(_sentence(measured), flush=True)
     if given.table:
-        print(as_table(read_lines(given.out)))
+        lines = read_lines(given.out)
+        print(f"{as_table(lines)}\n\n{as_table_of_ratios(lines)}")
     return 0
 
 
@@ -210,6 +211,20 @@ def as_table(lines: Sequence[Line]) -> str:
         "seconds",
     ]
     return table(head, rows)
+
+
+def as_table_of_ratios(lines: Sequence[Line]) -> str:
+    """One row for each line: the ratio of F@20 to every rival, with its interval."""
+    rivals = list(dict.fromkeys(name for line in lines for name in line["ratios"] if name != SCAN))
+    rows = []
+    for line in sorted(lines, key=lambda line: (line["data"], line["name"], line["seed"])):
+        ratios = {name: ratio["f@20"] for name, ratio in line["ratios"].items()}
+        cells = [
+            f"{ratios[name][0]:.3f} [{ratios[name][1]:.3f}, {ratios[name][2]:.3f}]" if name in ratios else ""
+            for name in rivals
+        ]
+        rows.append([line["data"], line["name"], str(line["seed"]), *cells])
+    return table(["log", "system", "seed", *rivals], rows)
 
 
 def _sentence(line: Line) -> str:

@@ -9,7 +9,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,7 @@ from beamtree.errors import SettingsError
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 PresetName = Literal["instant", "small", "default", "paper"]
 PartName = Literal["attention", "tower", "memory"]
+SettingT = TypeVar("SettingT")
 MAX_EPOCHS = 1000.0
 MOST_ITEMS_SCORED, DRAWN_NEGATIVES = 10_000, 1_000
 MovedRows = Literal["travel", "rebuild", "stay"]
@@ -84,12 +85,7 @@ class DataSettings(_Section):
     @property
     def decided_min_held_out(self) -> int:
         """What a fit decided, or was told; SettingsError where nobody has decided yet."""
-        if self.min_held_out is None:
-            raise SettingsError(
-                "Expected data.min_held_out to be a number of interactions, but it is still to be decided by a log: "
-                "fit with DeepTreeRetriever, prepare the log with prepare_log, or set it."
-            )
-        return self.min_held_out
+        return _decided(self.min_held_out, name="data.min_held_out", kind="a number of interactions")
 
     def contradictions(self) -> list[str]:
         """Holding out more than everything, or a protocol that knows only one kind of holdout."""
@@ -371,12 +367,7 @@ class EstimatorSettings(_Section):
     @property
     def decided_history_length(self) -> int:
         """What a fit decided, or was told; SettingsError where nobody has decided yet."""
-        if self.history_length is None:
-            raise SettingsError(
-                "Expected estimator.history_length to be a number of items, but it is still to be decided by a log: "
-                "fit with DeepTreeRetriever, prepare the log with prepare_log, or set it."
-            )
-        return self.history_length
+        return _decided(self.history_length, name="estimator.history_length", kind="a number of items")
 
     def negatives_of(self, num_items: int) -> int | None:
         """How many negatives are drawn per step from a catalogue of so many items; None: all items are scored."""
@@ -405,12 +396,7 @@ class RetrievalSettings(_Section):
     @property
     def excludes_seen(self) -> bool:
         """What a fit decided, or was told; SettingsError where nobody has decided yet."""
-        if self.exclude_seen is None:
-            raise SettingsError(
-                "Expected retrieval.exclude_seen to be true or false, but it is still to be decided by a log: fit with "
-                "DeepTreeRetriever, prepare the log with prepare_log, or set it."
-            )
-        return self.exclude_seen
+        return _decided(self.exclude_seen, name="retrieval.exclude_seen", kind="true or false")
 
 
 class Config(_Section):
@@ -601,6 +587,16 @@ def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
         estimator["batch_positions"] = estimator.pop("batch_size") * estimator["history_length"]
         estimator.setdefault("validations", estimator.get("epochs", 30))
     return {**recorded, "estimator": estimator}
+
+
+def _decided(value: SettingT | None, *, name: str, kind: str) -> SettingT:
+    """A setting that a log may decide; SettingsError where it is still open. kind: what it is to be, in words."""
+    if value is None:
+        raise SettingsError(
+            f"Expected {name} to be {kind}, but it is still to be decided by a log: fit with DeepTreeRetriever, "
+            "prepare the log with prepare_log, or set it."
+        )
+    return value
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

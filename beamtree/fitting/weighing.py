@@ -1,13 +1,14 @@
 """The parts of a score put together: memory is counted, and what each part counts is chosen on validation users."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from beamtree.config import Config
+from beamtree.data.split import HeldOut
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.protocol import evaluate, held_out_requests
@@ -73,19 +74,8 @@ def weigh(
     on_step = run.stop_while("weighing the parts of the score")
     pool = None
     if len(users) >= FEWEST_USERS:
-        reachable = reachable_labels(users, run.dataset.sequences, config=config)
-        requests = held_out_requests(run.dataset, reachable.users, exclude_seen=reachable.excludes_seen)
         scorers = _scorers(learned, memory, tree, run=run, choice=choice, parts=parts)
-        proposers = [name for name in scorers if name in _proposers(choice, tree, config=config)]
-        pool = gather_candidates(
-            requests,
-            reachable.labels,
-            tree,
-            scorers=scorers,
-            proposers=proposers,
-            beam_width=config.retrieval.beam_width,
-            on_step=on_step,
-        )
+        pool = _candidates_of(users, scorers, tree, run=run, choice=choice, on_step=on_step)
         if memory is not None:
             pool = _with_popularity(pool, memory)
     calibrated = _calibrated(pool, choice)
@@ -110,6 +100,29 @@ def weigh(
     seconds = time.monotonic() - started
     run.listen(PartsWeighed(_settings(choice, report), metric, is_calibrated=pool is not None, seconds=seconds))
     return Weighed(arrays, report | {"validation": metric, "seconds": round(seconds, 1)})
+
+
+def _candidates_of(
+    users: HeldOut,
+    scorers: Mapping[str, Scorer],
+    tree: ItemTree,
+    *,
+    run: FitRun,
+    choice: Choice,
+    on_step: Callable[[], None],
+) -> CandidatePool:
+    """What each kind of evidence would recommend to these users, and what all of them say of it."""
+    config = run.config
+    reachable = reachable_labels(users, run.dataset.sequences, config=config)
+    return gather_candidates(
+        held_out_requests(run.dataset, reachable.users, exclude_seen=reachable.excludes_seen),
+        reachable.labels,
+        tree,
+        scorers=scorers,
+        proposers=[name for name in scorers if name in _proposers(choice, tree, config=config)],
+        beam_width=config.retrieval.beam_width,
+        on_step=on_step,
+    )
 
 
 def _calibrated(pool: CandidatePool | None, choice: Choice) -> Calibrated:

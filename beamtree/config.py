@@ -189,7 +189,10 @@ class MemorySettings(_Section):
     """Counted evidence: what followed what, what a person had, what is popular."""
 
     followers: int = Field(
-        300, ge=1, le=100_000, description="length of each item's lists: what followed it, what shares users with it"
+        200, ge=1, le=100_000, description="length of each item's lists: what followed it, what shares users with it"
+    )
+    megabytes: float = Field(
+        400.0, gt=0.0, description="the lists of all items take at most so much; longer ones are cut first"
     )
     window: int = Field(20, ge=1, le=1000, description="an item follows another within so many interactions")
     transitions: float | None = Field(

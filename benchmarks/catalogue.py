@@ -17,15 +17,12 @@ from beamtree.config import Config, PartName
 from beamtree.data.requests import Histories, Requests
 from beamtree.model.attention import Attention
 from beamtree.model.embedding_init import node_means
-from beamtree.model.memory import HALF, Links, Memory, MemoryWeights
+from beamtree.model.memory import HALF, LINK_BYTES, Links, Memory, MemoryWeights
 from beamtree.model.sequence_encoder import SequenceEncoder, initialise
 from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.native_scorer import NativeScorer
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
-
-LINK_BYTES = 4 + 2
-"""An int32 item and a float16 strength."""
 
 WEIGHTS = MemoryWeights(transitions=1.0, company=1.0, popularity=0.01, fade=0.8)
 """Every kind of evidence takes part but own repeats, which most logs leave out."""
@@ -52,7 +49,8 @@ class Catalogue:
         transitions = draw_links(tree, length=followers, generator=generator)
         company = draw_links(tree, length=followers, generator=generator)
         popularity = np.log1p(items / (1.0 + generator.permutation(items))).astype(np.float32)
-        memory = Memory(transitions, company, popularity=popularity, weights=WEIGHTS)
+        returns = np.ones(items, dtype=np.float32)
+        memory = Memory(transitions, company, returns=returns, popularity=popularity, weights=WEIGHTS)
         return cls(tree, draw_tower(tree, generator=generator), memory)
 
     @cached_property

@@ -9,7 +9,7 @@ nothing excluded. The default search is tower and memory: the encoder, the memor
 vector that the same encoder gives, whose time counts on both sides. The two take turns, each on a history that the
 other has not just read. ms_over_hnsw is the ratio of the medians.
 
-Each item has two follower lists. Both are as long as by default (300) where all lists together fit into
+Each item has two follower lists. Both are as long as by default (200) where all lists together fit into
 --link-megabytes, else as long as these allow: of 400 MB, 33 each with a million items; --followers says it directly.
 recall_*: how much of an exact scan's top 20, by the same score, each search finds. Building the index takes minutes
 with a million items, on all cores.
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from beamtree import native
+from beamtree.config import MemorySettings
 from beamtree.data.requests import Requests
 from beamtree.retrieval.native_scorer import NativeScorer
 from beamtree.types import Float32Array, Int64Array
@@ -133,7 +134,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", help="sizes of catalogues; default: 10^4, 10^5 and 10^6")
     parser.add_argument("--followers", type=int, help="length of both lists of each item, whatever they take")
-    parser.add_argument("--link-megabytes", type=float, default=400.0, help="room for all lists of a catalogue")
+    room = MemorySettings().megabytes
+    parser.add_argument("--link-megabytes", type=float, default=room, help="room for all lists of a catalogue")
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument(
         "--quick", action="store_true", help="a catalogue of 1,000 items, unless --items says otherwise"

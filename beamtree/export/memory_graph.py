@@ -90,7 +90,9 @@ class MemoryGraph:
         leaves = graph.apply("Gather", leaf_of_item, graph.apply("Max", history, graph.integers(0)))
         sums = self._add_up(leaves, self._faded(history, memory.weights.repeat_fade))
         logarithms = graph.apply("Log", graph.apply("Add", sums, self._number(1.0)))
-        return graph.apply("Mul", logarithms, self._number(memory.weights.repeats))
+        of_leaf = np.zeros(self._tree.num_leaves, dtype=np.float32)
+        of_leaf[self._tree.leaf_of_item] = memory.weights.repeats * memory.returns
+        return graph.apply("Mul", logarithms, graph.constant("returns", of_leaf))
 
     def _popularity(self) -> tuple[str, str]:
         """What popularity adds to each leaf (leaves,): to one that is pointed to, and to one that is not."""

@@ -11,7 +11,7 @@ from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.types import Int32Array, Int64Array
 
-COMPANY_ITEMS = 200
+COMPANY_ITEMS = 100
 """So many of the latest items of a history keep each other company."""
 
 
@@ -32,6 +32,31 @@ def count_items(items: Int32Array, spans: Spans, *, num_items: int) -> Int64Arra
             "Give the number of items of the data set."
         )
     return np.bincount(inside, minlength=num_items)
+
+
+CUTS = (0.25, 0.5, 0.75)
+"""Where a span is cut to see what people who had an item before did after."""
+
+
+def count_returns(items: Int32Array, spans: Spans, *, num_items: int) -> tuple[Int64Array, Int64Array]:
+    """How often each item had been met before a cut of a span, and how often it was then met again behind it.
+
+    items: the flat sequences. Both (items,), over all spans and CUTS.
+    """
+    flat, offsets = flatten_spans(items, starts=spans.start, ends=spans.end)
+    lengths = np.diff(offsets)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    keys = row * num_items + flat
+    pairs, first = np.unique(keys, return_index=True)
+    _, from_the_end = np.unique(keys[::-1], return_index=True)
+    last = len(flat) - 1 - from_the_end
+    item, row = pairs % num_items, pairs // num_items
+    had, again = np.zeros(num_items, dtype=np.int64), np.zeros(num_items, dtype=np.int64)
+    for cut in CUTS:
+        place = offsets[row] + (cut * lengths[row]).astype(np.int64)
+        had += np.bincount(item[first < place], minlength=num_items)
+        again += np.bincount(item[(first < place) & (last >= place)], minlength=num_items)
+    return had, again
 
 
 def count_followers(items: Int32Array, spans: Spans, *, num_items: int, window: int, most: int) -> CountedPairs:

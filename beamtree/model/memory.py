@@ -5,9 +5,10 @@ below it, times the gate of its level. By itself this is an exact max-heap: a be
 
     E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
                       + company     * sum over the latest distinct items h of the cosine of h and item over users
-                      + repeats     * ln(1 + sum over own occurrences of repeat_fade^age)
+                      + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
 
+returns(item) says how readily an item returns to those who had it, beside others; about 1 on average.
 Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular eligible items take part on their own, so
 that a thin history still gets sensible answers.
 """
@@ -23,7 +24,7 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_items
+from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_items, count_returns
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 POPULAR_ITEMS = 500
@@ -33,6 +34,10 @@ FADED = 0.02
 """So many of the latest items of a history are asked for what followed them, and none that counts less than this."""
 
 HALF = np.float16
+LINK_BYTES = np.dtype(np.int32).itemsize + np.dtype(HALF).itemsize
+
+UNSURE = 20
+"""So many people must have had an item before its own share of returns counts as much as that of all items."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,18 @@ class Links:
         first, end = self.offsets[source], self.offsets[source + 1]
         place = first + np.searchsorted(self.items[first:end], target)
         return float(self.strengths[place]) if place < end and self.items[place] == target else 0.0
+
+    def strongest(self, most: int) -> "Links":
+        """Lists of at most so many items, the strongest of each; equal ones go to the lower item."""
+        lengths = np.diff(self.offsets)
+        if lengths.max(initial=0) <= most:
+            return self
+        source = np.repeat(np.arange(len(lengths)), lengths)
+        order = np.lexsort((self.items, -self.strengths.astype(np.float32), source))
+        kept = np.zeros(len(order), dtype=np.bool_)
+        kept[order] = np.arange(len(order)) - self.offsets[source] < most
+        offsets = np.concatenate([[0], np.cumsum(np.minimum(lengths, most))])
+        return Links(offsets, self.items[kept], self.strengths[kept])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +120,25 @@ class Reason:
 class Memory:
     """What was counted, and how it is weighed.
 
-    popularity: float32 (items,), ln(1 + count). gates: one for each level of the tree, from the root down; empty = 1
+    returns: float32 (items,), the root of how often an item returned against all items. popularity: float32 (items,),
+    ln(1 + count). gates: one for each level of the tree, from the root down; empty = 1
     everywhere.
     """
 
     transitions: Links
     company: Links
+    returns: Float32Array
     popularity: Float32Array
     weights: MemoryWeights
     gates: tuple[float, ...] = field(default=())
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
-        """Count inside the training spans; lists of at most `settings.followers` items are kept."""
+        """Count inside the training spans.
+
+        Of each list at most `settings.followers` items are kept, and fewer of all where `settings.megabytes` would not
+        hold them.
+        """
         followers = count_followers(
             sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
         )
@@ -126,9 +149,17 @@ class Memory:
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             Links(company.offsets, company.items, cosines.astype(HALF)),
+            returns=_relative_returns(*count_returns(sequences.items, spans, num_items=num_items)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
-        )
+        ).within(settings.megabytes * 1e6)
+
+    def within(self, num_bytes: float) -> "Memory":
+        """The same with the longest lists cut until all of them take at most so many bytes."""
+        lengths = np.concatenate([np.diff(self.transitions.offsets), np.diff(self.company.offsets)])
+        lists_with = np.cumsum(np.bincount(lengths)[::-1])[::-1][1:]  # at least 1, 2, ... items
+        most = int(np.searchsorted(np.cumsum(lists_with), num_bytes / LINK_BYTES, side="right"))
+        return replace(self, transitions=self.transitions.strongest(most), company=self.company.strongest(most))
 
     @property
     def kinds(self) -> tuple[AskedLinks, ...]:
@@ -158,8 +189,8 @@ class Memory:
                     strengths[source] = strengths.get(source, 0.0) + strength
         own = np.flatnonzero(history[::-1] == item)
         if own.size and self.weights.repeats > 0.0:
-            repeated = self.weights.repeats * float(np.log1p((self.weights.repeat_fade**own).sum()))
-            strengths[item] = strengths.get(item, 0.0) + repeated
+            repeated = float(self.returns[item] * np.log1p((self.weights.repeat_fade**own).sum()))
+            strengths[item] = strengths.get(item, 0.0) + self.weights.repeats * repeated
         ordered = sorted(strengths.items(), key=lambda pair: (-pair[1], pair[0]))
         return [Reason(source, strength) for source, strength in ordered]
 
@@ -168,6 +199,7 @@ class Memory:
         return {
             **_named("transitions", self.transitions),
             **_named("company", self.company),
+            "returns": self.returns,
             "popularity": self.popularity,
             **{f"weights.{name}": np.array(weight) for name, weight in asdict(self.weights).items()},
             "gates": np.array(self.gates, dtype=np.float64),
@@ -180,6 +212,7 @@ class Memory:
             return cls(
                 _links("transitions", arrays),
                 _links("company", arrays),
+                returns=arrays["returns"],
                 popularity=arrays["popularity"],
                 weights=MemoryWeights(
                     **{field.name: float(arrays[f"weights.{field.name}"]) for field in fields(MemoryWeights)}
@@ -188,6 +221,13 @@ class Memory:
             )
         except KeyError as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error
+
+
+def _relative_returns(had: Int64Array, again: Int64Array) -> Float32Array:
+    """The root of each item's share of returns over that of all items, (items,): near 1 where few people had it."""
+    usual = max(again.sum(), 1) / max(had.sum(), 1)
+    share = (again + UNSURE * usual) / (had + UNSURE)
+    return np.sqrt(share / usual).astype(np.float32)
 
 
 def _named(kind: str, links: Links) -> dict[str, AnyArray]:

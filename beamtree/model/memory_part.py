@@ -53,7 +53,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     if weights.repeats > 0.0 and len(latest):
         faded = weights.repeat_fade ** np.arange(len(latest))
         repeated = np.bincount(latest, weights=faded, minlength=tree.num_items)
-        of_item += (weights.repeats * np.log1p(repeated)).astype(np.float32)
+        of_item += memory.returns * (weights.repeats * np.log1p(repeated)).astype(np.float32)
     eligibility = Eligibility.of(requests, tree)
     is_eligible = np.zeros(tree.num_items, dtype=np.bool_)
     is_eligible[tree.item_at_leaf[eligibility.leaves(request)]] = True

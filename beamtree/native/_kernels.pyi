@@ -48,6 +48,7 @@ class Memory:
         links: Sequence[Links],
         repeat_weight: float,
         repeat_fade: float,
+        returns: NDArray[np.float32],
         popularity_weight: float,
         most_popular: NDArray[np.int32],
         popularity: NDArray[np.float32],

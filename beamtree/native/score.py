@@ -31,11 +31,12 @@ class LinkArrays:
 
 @dataclass(frozen=True)
 class MemoryArrays:
-    """Counted evidence. popularity: float32 (items,); most_popular: (items,), the first first; gates: one a level."""
+    """Counted evidence. returns, popularity: float32 (items,); most_popular: (items,), in order; gates: one a level."""
 
     links: tuple[LinkArrays, ...]
     repeat_weight: float
     repeat_fade: float
+    returns: NDArray[np.float32]
     popularity_weight: float
     most_popular: NDArray[np.int32]
     popularity: NDArray[np.float32]
@@ -117,6 +118,7 @@ def _kernel_memory(memory: MemoryArrays) -> _kernels.Memory:
         ],
         repeat_weight=memory.repeat_weight,
         repeat_fade=memory.repeat_fade,
+        returns=np.ascontiguousarray(memory.returns),
         popularity_weight=memory.popularity_weight,
         most_popular=memory.most_popular,
         popularity=np.ascontiguousarray(memory.popularity),

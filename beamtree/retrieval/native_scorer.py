@@ -93,6 +93,7 @@ def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
         ),
         repeat_weight=weights.repeats,
         repeat_fade=weights.repeat_fade,
+        returns=memory.returns,
         popularity_weight=weights.popularity,
         most_popular=memory.most_popular,
         popularity=memory.popularity,

@@ -10,8 +10,8 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers
-from beamtree.model.memory import Memory, MemoryWeights
+from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_returns
+from beamtree.model.memory import LINK_BYTES, Memory, MemoryWeights
 from tests.small import assert_same_bytes, sequences_of
 
 
@@ -56,6 +56,24 @@ def test_only_the_latest_items_of_a_long_history_keep_company() -> None:
     assert counted.offsets[1] == 0
 
 
+def test_returns_are_counted_at_three_cuts_of_each_span() -> None:
+    sequences = sequences_of([[0, 1, 0, 2, 1, 3, 1, 0], [2, 3, 3, 3], []])
+    had, again = count_returns(sequences.items, whole(sequences), num_items=5)
+    # The cuts are before places 2, 4 and 6 of the first span, and before 1, 2 and 3 of the second.
+    assert had.tolist() == [3, 3, 2 + 3, 1 + 2, 0]
+    assert again.tolist() == [3, 3, 0, 0 + 2, 0]
+
+
+def test_an_item_that_returns_counts_more_in_own_repeats_and_a_rare_one_as_usual() -> None:
+    staple, treat, rare = 0, 1, 2
+    sequences = sequences_of([[staple, treat, 3 + user, staple] for user in range(100)] + [[rare]])
+    memory = Memory.count(sequences, whole(sequences), num_items=103, settings=MemorySettings())
+    assert memory.returns[staple] > 1.0 > memory.returns[treat] > 0.0
+    assert memory.returns[rare] == pytest.approx(1.0)
+    reasons = memory.weighed(MemoryWeights(transitions=0.0, repeats=1.0)).reasons(np.array([staple, treat]), staple)
+    assert reasons[0].strength == pytest.approx(memory.returns[staple] * np.log1p(0.99))
+
+
 @pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
 @settings(max_examples=60, deadline=None)
 @given(
@@ -89,7 +107,7 @@ def test_reasons_name_the_items_of_the_history_the_strongest_first() -> None:
     assert newer.strength == pytest.approx(2 * np.log(2), rel=1e-3)
     (own,) = memory.reasons(history, 1)
     assert own.item == 1
-    assert own.strength == pytest.approx(np.log(2))
+    assert own.strength == pytest.approx(memory.returns[1] * np.log(2))
     assert small_memory().reasons(np.array([3], dtype=np.int32), 2) == []
 
 
@@ -101,6 +119,30 @@ def test_a_memory_survives_its_arrays() -> None:
     np.testing.assert_array_equal(again.transitions.items, memory.transitions.items)
     with pytest.raises(InputError, match="Fit the model again"):
         Memory.from_arrays({name: array for name, array in memory.arrays().items() if name != "weights.fade"})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 12), max_size=25), min_size=1, max_size=8),
+    num_bytes=st.integers(0, 1500),
+)
+def test_the_longest_lists_are_cut_until_a_budget_of_bytes_holds_them(lists: list[list[int]], num_bytes: int) -> None:
+    sequences = sequences_of(lists)
+    whole_memory = Memory.count(sequences, whole(sequences), num_items=13, settings=MemorySettings())
+    memory = whole_memory.within(num_bytes)
+    lengths, before = (
+        np.concatenate([np.diff(kind.offsets) for kind in (part.transitions, part.company)])
+        for part in (memory, whole_memory)
+    )
+    longest = lengths.max(initial=0)
+    np.testing.assert_array_equal(lengths, np.minimum(before, longest))
+    assert lengths.sum() * LINK_BYTES <= num_bytes
+    assert longest == before.max(initial=0) or np.minimum(before, longest + 1).sum() * LINK_BYTES > num_bytes
+    for item in range(13):
+        own = slice(memory.company.offsets[item], memory.company.offsets[item + 1])
+        everything = slice(whole_memory.company.offsets[item], whole_memory.company.offsets[item + 1])
+        strongest = np.sort(whole_memory.company.strengths[everything])[::-1][:longest]
+        np.testing.assert_array_equal(np.sort(memory.company.strengths[own])[::-1], strongest)
 
 
 def test_what_lies_outside_the_training_spans_is_not_counted() -> None:

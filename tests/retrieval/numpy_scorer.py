@@ -76,7 +76,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
         of_item[links.items[own]] += weights.company * links.strengths[own].astype(np.float64)
     for item in np.unique(history):
         ages = np.flatnonzero(history == item)
-        of_item[item] += weights.repeats * np.log1p((weights.repeat_fade**ages).sum())
+        of_item[item] += weights.repeats * memory.returns[item] * np.log1p((weights.repeat_fade**ages).sum())
     excluded = None if requests.excluded is None else (requests.excluded.items, requests.excluded.offsets)
     eligibility = Eligibility(tree, allowed_items=requests.allowed, excluded_items=excluded)
     eligible = tree.item_at_leaf[eligibility.leaves(request)]

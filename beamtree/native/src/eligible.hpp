@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tree.hpp"
+#include "sparse_level.hpp"
 
 namespace beamtree {
 
@@ -36,6 +36,18 @@ class Eligible {
     bool contains(index_t leaf) const {
         if (shared_ && !shared_->contains(leaf)) return false;
         return !std::binary_search(excluded_.begin(), excluded_.end(), leaf);
+    }
+
+    // Sets the values of all other leaves to zero.
+    void keep(SparseLevel& values) const {
+        if (shared_)
+            values.for_each_chunk([&](index_t first) {
+                const std::uint64_t members = shared_->word(first / SparseLevel::chunk);
+                float* of_chunk = values.touch(first);
+                for (index_t i = 0; i < SparseLevel::chunk; ++i)
+                    if (!(members >> i & 1)) of_chunk[i] = 0;
+            });
+        for (index_t leaf : excluded_) *values.touch(leaf) = 0;
     }
 
     // All eligible leaves, ascending.

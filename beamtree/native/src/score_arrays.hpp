@@ -25,14 +25,18 @@ struct PyLinks {
         require_range(items, 0, num_items, "links");
         require(extent(strengths, 0) == extent(items, 0) && strengths.dtype().bits == 16,
                 "links: expected a float16 for every item");
-        return Links{at, items.data(), static_cast<const _Float16*>(strengths.data()), weight, fade, depth,
-                     distinct};
+        const auto* values = static_cast<const _Float16*>(strengths.data());
+        for (index_t i = 0; i < extent(items, 0); ++i)
+            require(static_cast<float>(values[i]) >= 0, "links: expected strengths of at least 0");
+        return Links{at, items.data(), values, weight, fade, depth, distinct};
     }
 };
 
 struct PyMemory {
     std::vector<PyLinks> links;
-    float repeat_weight, repeat_fade, popularity_weight;
+    float repeat_weight, repeat_fade;
+    Array1<float> returns;
+    float popularity_weight;
     Array1<std::int32_t> most_popular;
     Array1<float> popularity;
     std::vector<float> gates;
@@ -42,10 +46,12 @@ struct PyMemory {
         for (const PyLinks& kind : links) memory.links.push_back(kind.of(tree.items));
         require(extent(most_popular, 0) == tree.items && extent(popularity, 0) == tree.items,
                 "popularity: expected one for every item");
+        require(extent(returns, 0) == tree.items, "returns: expected one for every item");
         require_range(most_popular, 0, tree.items, "most_popular");
         require(static_cast<index_t>(gates.size()) == tree.height + 1, "gates: expected one for every level");
         memory.repeat_weight = repeat_weight;
         memory.repeat_fade = repeat_fade;
+        memory.returns = returns.data();
         memory.popularity_weight = popularity_weight;
         memory.most_popular = most_popular.data();
         memory.popularity = popularity.data();

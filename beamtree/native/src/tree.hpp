@@ -23,6 +23,9 @@ class LeafSet {
             before_[i] = before_[i - 1] + static_cast<std::uint32_t>(__builtin_popcountll(words_[i - 1]));
     }
 
+    // The 64 leaves from 64 * i on, a bit for each.
+    std::uint64_t word(index_t i) const { return words_[static_cast<std::size_t>(i)]; }
+
     bool contains(index_t leaf) const { return (words_[static_cast<std::size_t>(leaf / 64)] >> (leaf % 64)) & 1; }
 
     index_t rank(index_t leaf) const {

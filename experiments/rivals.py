@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", dest="assignments", action="append", default=[], help="section.key=value")
     parser.add_argument("--name", default=MODEL, help="what the system is called where it is not the preset as it is")
     parser.add_argument("--baselines", default="all", help="all, simple, none, or names with commas between")
+    parser.add_argument("--encoders", type=Path, help="a folder of trained encoders, which fits of a seed then share")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "rivals.jsonl")
     parser.add_argument("--table", action="store_true", help="print the lines that are there as a table")
     given = parser.parse_args(arguments)
@@ -69,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if any(key.items() <= line.items() for line in read_lines(given.out)):
                 print(f"{key} is measured already", file=sys.stderr)
                 continue
-            measured = measure(data, key, assignments=given.assignments, baselines=given.baselines)
+            measured = measure(
+                data, key, assignments=given.assignments, baselines=given.baselines, encoders=given.encoders
+            )
             append_lines(given.out, [measured])
             print(_sentence(measured), flush=True)
     if given.table:
@@ -78,8 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(data: str, key: Mapping[str, Any], *, assignments: Sequence[str], baselines: str) -> Line:
-    """Fit and ask everybody, on one split or on all folds; the line."""
+def measure(
+    data: str, key: Mapping[str, Any], *, assignments: Sequence[str], baselines: str, encoders: Path | None = None
+) -> Line:
+    """Fit and ask everybody, on one split or on all folds; the line. encoders: a folder of those that are trained."""
     settings = [f"training.seed={key['seed']}", "data.split_seed=0", *assignments]
     config = Config.load(preset=key["preset"], assignments=settings)
     log = read_log(str(data_folder() / data / "interactions.parquet"), config.log)
@@ -88,7 +94,10 @@ def measure(data: str, key: Mapping[str, Any], *, assignments: Sequence[str], ba
     seconds: dict[str, float] = {}
     training: list[Mapping[str, Any]] = []
     for split in _splits(prepared.dataset, prepared.config, folds=key["folds"]):
-        per_user, took, trained = _measure_split(prepared.dataset, split, config=prepared.config, baselines=baselines)
+        with _kept_encoders(encoders) as folder:
+            per_user, took, trained = _measure_split(
+                prepared.dataset, split, config=prepared.config, baselines=baselines, encoders=folder
+            )
         found.append(per_user)
         training.append(trained)
         seconds = {name: seconds.get(name, 0.0) + value for name, value in took.items()}
@@ -123,31 +132,40 @@ def measure(data: str, key: Mapping[str, Any], *, assignments: Sequence[str], ba
 
 
 def _measure_split(
-    dataset: Dataset, split: Split, *, config: Config, baselines: str
+    dataset: Dataset, split: Split, *, config: Config, baselines: str, encoders: Path
 ) -> tuple[PerUser, dict[str, float], Mapping[str, Any]]:
     """Metrics of each test user by system, seconds by system, and how the model's training went."""
-    with TemporaryDirectory(prefix="beamtree-rivals-") as folder:
-        started = time.monotonic()
-        artefact = fit_model(
-            dataset,
-            split,
-            config=config,
-            work=None,
-            listen=_print_event,
-            should_stop=lambda: False,
-            estimator_cache=Path(folder),
-        )
-        took = {MODEL: time.monotonic() - started}
-        engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
-        own: dict[str, Metrics] = {
-            MODEL: evaluate(BeamSearch(engine, config.retrieval.beam_width), dataset, split.test, config=config),
-            SCAN: evaluate(ExactScan(engine), dataset, split.test, config=config),
-        }
-        chosen = choose_baselines(baselines, dataset, config=config)
-        budget = Budget(config, directory=Path(folder))
-        compared = compare(own, chosen, dataset, split, users=split.test, budget=budget)
+    started = time.monotonic()
+    artefact = fit_model(
+        dataset,
+        split,
+        config=config,
+        work=None,
+        listen=_print_event,
+        should_stop=lambda: False,
+        estimator_cache=encoders,
+    )
+    took = {MODEL: time.monotonic() - started}
+    engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
+    own: dict[str, Metrics] = {
+        MODEL: evaluate(BeamSearch(engine, config.retrieval.beam_width), dataset, split.test, config=config),
+        SCAN: evaluate(ExactScan(engine), dataset, split.test, config=config),
+    }
+    chosen = choose_baselines(baselines, dataset, config=config)
+    budget = Budget(config, directory=encoders)
+    compared = compare(own, chosen, dataset, split, users=split.test, budget=budget)
     per_user = {name: {metric: metrics.per_user[metric] for metric in METRICS} for name, metrics in compared.items()}
     return per_user, took | dict(compared.seconds), artefact.training
+
+
+@contextmanager
+def _kept_encoders(folder: Path | None) -> Iterator[Path]:
+    """That folder, or one that is gone afterwards."""
+    if folder is not None:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="beamtree-rivals-") as own:
+        yield Path(own)
 
 
 def _splits(dataset: Dataset, config: Config, *, folds: int | None) -> Iterator[Split]:

@@ -6,20 +6,15 @@ from benchmarks.accuracy import accuracy_of_default, measured_accuracy
 
 
 def line(parts: list[str], f: float, **changes: Any) -> dict[str, Any]:
-    """A line as an experiment writes it, as far as it matters here."""
-    model = {"parts": parts, "attention_levels": changes.pop("attention_levels", None)}
-    fields = {
-        "data": "ml-1m",
-        "system": "dtr-t",
-        "role": "best",
-        "seed": 0,
-        "protocol": "clean",
-        "split": "test",
-        "final": True,
-        "seconds": 100.0,
+    """A line as `experiments.rivals` writes it, as far as it matters here."""
+    settings = {
+        "data": {"protocol": changes.pop("protocol", "clean")},
+        "model": {"parts": parts, "attention_levels": changes.pop("attention_levels", None)},
+        "training": {"method": changes.pop("method", "dtr-t"), "rounds": changes.pop("rounds", 1)},
     }
-    settings = {"file": "-".join(parts) + ".toml", "config": {"model": model, "estimator": {}}}
-    return {**fields, "settings": settings, "metrics": {"f@20": f}, **changes}
+    seconds = {"beamtree": changes.pop("seconds", 100.0)}
+    fields = {"data": "ml-1m", "seed": 0, "folds": None, "metrics": {"beamtree": {"f@20": f}}, "seconds": seconds}
+    return {**fields, "settings": settings, **changes}
 
 
 DEFAULT, ALL_LEVELS = ["tower", "memory"], ["attention", "tower", "memory"]
@@ -35,14 +30,9 @@ def test_the_means_over_the_seeds_of_both_are_compared() -> None:
     accuracy = accuracy_of_default(lines)
     assert accuracy.ratio == 0.19 / 0.20
     assert accuracy.basis == (
-        "ml-1m, f@20, test users, best, protocol clean, seeds 0, 1: tower + memory (tower-memory.toml, 100 s) over "
-        "attention on all levels + tower + memory (attention-tower-memory.toml, 200 s)"
+        "ml-1m, f@20, test users, clean protocol with seed 0, clean protocol with seed 1: tower + memory (100 s) over "
+        "attention on all levels + tower + memory (200 s)"
     )
-
-
-def test_validation_users_count_where_no_pair_was_tested() -> None:
-    lines = [line(DEFAULT, 0.3), line(DEFAULT, 0.1, split="validation"), line(ALL_LEVELS, 0.2, split="validation")]
-    assert accuracy_of_default(lines).ratio == 0.5
 
 
 def test_fits_that_are_no_pair_are_left_out() -> None:
@@ -51,9 +41,10 @@ def test_fits_that_are_no_pair_are_left_out() -> None:
         line(ALL_LEVELS, 0.2, protocol="paper"),
         line(ALL_LEVELS, 0.2, attention_levels=1),
         line(ALL_LEVELS, 0.2, data="globo"),
-        line(ALL_LEVELS, 0.2, final=False),
+        line(ALL_LEVELS, 0.2, folds=10),
+        line(ALL_LEVELS, 0.2, rounds=3),
+        line(ALL_LEVELS, 0.2, method="dtr-u"),
         line(["attention"], 0.2),
-        line(ALL_LEVELS, 0.2, system="sasrec"),
     ]
     accuracy = accuracy_of_default([line(DEFAULT, 0.18), *others])
     assert accuracy.ratio is None

@@ -21,6 +21,7 @@ PartName = Literal["attention", "tower", "memory"]
 SettingT = TypeVar("SettingT")
 MAX_EPOCHS = 1000.0
 MOST_ITEMS_SCORED, DRAWN_NEGATIVES = 10_000, 1_000
+POSITIONS_OVER_ALL, POSITIONS_OVER_SAMPLE = 1_600, 800
 MovedRows = Literal["travel", "rebuild", "stay"]
 PathStart = Literal["level", "root", "every"]
 PathCorrection = Literal["negatives", "published"]
@@ -352,7 +353,12 @@ class EstimatorSettings(_Section):
     most_positions: int | None = Field(
         6_000_000, ge=1, description="at most so many positions are learned from, however many epochs that is"
     )
-    batch_positions: int = Field(1600, ge=1, le=1_000_000, description="positions of training sequences per step")
+    batch_positions: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="positions of training sequences per step; default: 1,600, or 800 where negatives are drawn",
+    )
     learning_rate: float = Field(3e-3, gt=0.0, le=1.0, description="at its peak, after a short warm-up")
     decay: Literal["cosine", "constant"] = Field("cosine", description="of the learning rate after warm-up")
     validations: int = Field(8, ge=1, le=10_000, description="how often to validate, evenly spaced")
@@ -378,6 +384,12 @@ class EstimatorSettings(_Section):
             return None
         drawn = DRAWN_NEGATIVES if self.negatives == "auto" else self.negatives
         return drawn if drawn < num_items else None
+
+    def batch_positions_of(self, num_items: int) -> int:
+        """How many positions a step learns from: fewer where a step over a sample of the items costs little else."""
+        if self.batch_positions is not None:
+            return self.batch_positions
+        return POSITIONS_OVER_ALL if self.negatives_of(num_items) is None else POSITIONS_OVER_SAMPLE
 
     def contradictions(self) -> list[str]:
         """Heads that do not share the width evenly."""

@@ -72,7 +72,7 @@ def default_steps(sequences: Sequences, *, items: int, config: Config) -> Steps:
     encoder = SasRec(settings, num_items=items, history_length=length, generator=torch.Generator().manual_seed(0))
     learner = sequence_learner(encoder, windows=windows, seed=0)
     positions = int(windows.lengths.sum())
-    schedule = estimator_schedule(settings, num_windows=len(windows), num_positions=positions, seed=0)
+    schedule = estimator_schedule(settings, num_items=items, num_windows=len(windows), num_positions=positions, seed=0)
     chosen = schedule.order.instances_of(0)
     numbers = iter(range(10**9))
 

@@ -54,7 +54,9 @@ def measure_estimator(shape: Shape, *, seconds: float) -> dict[str, float]:
     )
     learner = sequence_learner(model, windows=windows, seed=0)
     num_positions = int(windows.lengths.sum())
-    order = estimator_schedule(settings, num_windows=len(windows), num_positions=num_positions, seed=0).order
+    order = estimator_schedule(
+        settings, num_items=shape.items, num_windows=len(windows), num_positions=num_positions, seed=0
+    ).order
 
     def learn(step: int) -> tuple[float, float]:
         """CPU and wall time per position."""

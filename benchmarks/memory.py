@@ -99,7 +99,7 @@ def run(
     peaks = Peaks()
     peaks.end("imports")
     dataset = synthetic_dataset(items=items, users=users, length=length)
-    one_batch = config.estimator.batch_positions // config.estimator.decided_history_length
+    one_batch = config.estimator.batch_positions_of(items) // config.estimator.decided_history_length
     split = few_training_users(split_dataset(dataset, config=config), count=one_batch)
     peaks.end("data")
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)

@@ -149,7 +149,11 @@ def _train(
         sequence_learner(estimator, windows=windows, seed=run.seed, seen_count=run.seen_count),
         windows,
         schedule=estimator_schedule(
-            run.settings, num_windows=len(windows), num_positions=int(windows.lengths.sum()), seed=run.seed
+            run.settings,
+            num_items=len(estimator.items),
+            num_windows=len(windows),
+            num_positions=int(windows.lengths.sum()),
+            seed=run.seed,
         ),
         validate=None if validate is None else lambda: validate(estimator),
         plan=plan,

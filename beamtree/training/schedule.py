@@ -84,14 +84,16 @@ def epoch_schedule(
     )
 
 
-def estimator_schedule(settings: EstimatorSettings, *, num_windows: int, num_positions: int, seed: int) -> Schedule:
+def estimator_schedule(
+    settings: EstimatorSettings, *, num_items: int, num_windows: int, num_positions: int, seed: int
+) -> Schedule:
     """Epochs over windows of so many positions altogether, as the settings of the estimator say."""
     epochs = settings.epochs
     if settings.most_positions is not None:
         epochs = min(epochs, settings.most_positions / num_positions)
     return epoch_schedule(
         num_windows,
-        batch_size=max(1, round(settings.batch_positions * num_windows / num_positions)),
+        batch_size=max(1, round(settings.batch_positions_of(num_items) * num_windows / num_positions)),
         epochs=epochs,
         learning_rate=settings.learning_rate,
         decay=settings.decay,

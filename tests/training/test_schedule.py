@@ -67,7 +67,7 @@ def test_validations_of_a_model_are_spread_evenly() -> None:
 def estimator(**changes: Any) -> Schedule:
     """Of ten windows with 40 positions altogether, in steps of about 16: three steps an epoch."""
     settings = EstimatorSettings.model_validate({"batch_positions": 16, "learning_rate": 0.5} | changes)
-    return estimator_schedule(settings, num_windows=10, num_positions=40, seed=1)
+    return estimator_schedule(settings, num_items=5, num_windows=10, num_positions=40, seed=1)
 
 
 def test_an_estimator_learns_for_its_epochs_or_from_so_many_positions() -> None:
@@ -89,3 +89,10 @@ def test_an_estimator_is_validated_evenly_and_warms_up_over_a_hundred_steps_or_a
     assert "estimator.learning_rate (now 0.5)" in schedule.remedy
     constant = estimator(epochs=1000, decay="constant", most_positions=None)
     assert [constant.learning_rate(step) for step in (0, 49, 99, 100, 2999)] == [0.005, 0.25, 0.5, 0.5, 0.5]
+
+
+def test_steps_over_a_sample_of_the_items_are_smaller_unless_a_setting_says_otherwise() -> None:
+    settings = EstimatorSettings()
+    small, large = settings.batch_positions_of(1_000), settings.batch_positions_of(1_000_000)
+    assert large < small
+    assert EstimatorSettings(batch_positions=7).batch_positions_of(1_000_000) == 7

@@ -303,7 +303,7 @@ def sasrec_case(**changes: Any) -> Case:
         return sequence_learner(encoder, windows=windows, seed=5)
 
     num_positions = int(windows.lengths.sum())
-    schedule = estimator_schedule(settings, num_windows=len(windows), num_positions=num_positions, seed=5)
+    schedule = estimator_schedule(settings, num_items=8, num_windows=len(windows), num_positions=num_positions, seed=5)
     return Case(learner, lambda: windows, schedule)
 
 

@@ -11,7 +11,7 @@ from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.types import Int32Array, Int64Array
 
-COMPANY_ITEMS = 100
+COMPANY_ITEMS = 400
 """So many of the latest items of a history keep each other company."""
 
 

@@ -8,6 +8,7 @@ below it, times the gate of its level. By itself this is an exact max-heap: a be
                       + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
 
+and what it gives to the score is E^power: with a power of 1/2, much evidence counts less than twice half of it.
 returns(item) says how readily an item returns to those who had it, beside others; about 1 on average.
 Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular eligible items take part on their own, so
 that a thin history still gets sensible answers.
@@ -24,7 +25,7 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_items, count_returns
+from beamtree.model.counting import count_company, count_followers, count_items, count_returns
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 POPULAR_ITEMS = 500
@@ -32,6 +33,9 @@ POPULAR_ITEMS = 500
 ASKED_ITEMS = 50
 FADED = 0.02
 """So many of the latest items of a history are asked for what followed them, and none that counts less than this."""
+
+COMPANY_ASKED = 200
+"""So many of the latest items are asked for what shares users with them."""
 
 HALF = np.float16
 LINK_BYTES = np.dtype(np.int32).itemsize + np.dtype(HALF).itemsize
@@ -45,7 +49,7 @@ class MemoryWeights:
     """What each kind of evidence counts beside the others, 0 leaving it out, and how fast a history fades.
 
     fade: what an item of the history counts against the one after it, where it is asked for what followed;
-    repeat_fade: the same for a person's own earlier interactions with an item.
+    repeat_fade: the same for a person's own earlier interactions with an item. power: of the sum of all kinds.
     """
 
     transitions: float = 1.0
@@ -54,6 +58,7 @@ class MemoryWeights:
     fade: float = 0.8
     repeat_fade: float = 0.99
     company: float = 0.0
+    power: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +172,7 @@ class Memory:
         weights = self.weights
         asked = ASKED_ITEMS if weights.fade == 1.0 else min(ASKED_ITEMS, int(log(FADED) / log(weights.fade)) + 1)
         transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, asked, distinct=False)
-        company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ITEMS, distinct=True)
+        company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ASKED, distinct=True)
         return tuple(kind for kind in (transitions, company) if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
@@ -191,8 +196,10 @@ class Memory:
         if own.size and self.weights.repeats > 0.0:
             repeated = float(self.returns[item] * np.log1p((self.weights.repeat_fade**own).sum()))
             strengths[item] = strengths.get(item, 0.0) + self.weights.repeats * repeated
+        everything = sum(strengths.values()) + self.weights.popularity * float(self.popularity[item])
+        share = everything ** (self.weights.power - 1.0) if everything > 0.0 else 1.0
         ordered = sorted(strengths.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [Reason(source, strength) for source, strength in ordered]
+        return [Reason(source, share * strength) for source, strength in ordered]
 
     def arrays(self) -> dict[str, AnyArray]:
         """Everything as arrays by name, for a file."""

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Requests
-from beamtree.model.counting import COMPANY_ITEMS
-from beamtree.model.memory import ASKED_ITEMS, FADED, POPULAR_ITEMS, Memory
+from beamtree.model.memory import ASKED_ITEMS, COMPANY_ASKED, FADED, POPULAR_ITEMS, Memory
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.tree.filters import Eligibility
@@ -71,7 +70,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
         own = slice(links.offsets[source], links.offsets[source + 1])
         of_item[links.items[own]] += weights.transitions * weights.fade**age * links.strengths[own].astype(np.float64)
     links = memory.company
-    for source in np.unique(history[:COMPANY_ITEMS]):
+    for source in np.unique(history[:COMPANY_ASKED]):
         own = slice(links.offsets[source], links.offsets[source + 1])
         of_item[links.items[own]] += weights.company * links.strengths[own].astype(np.float64)
     for item in np.unique(history):
@@ -85,7 +84,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     evidence = np.zeros(tree.num_leaves, dtype=np.float32)
     for item in eligible.tolist():
         popular = weights.popularity * memory.popularity[item] if item in counts else 0.0
-        evidence[tree.leaf_of_item[item]] = of_item[item] + popular
+        evidence[tree.leaf_of_item[item]] = (of_item[item] + popular) ** weights.power
     return evidence
 
 

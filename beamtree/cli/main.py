@@ -12,6 +12,7 @@ from beamtree.cli.data import app as data_app
 from beamtree.cli.demo import demo
 from beamtree.cli.doctor import doctor
 from beamtree.cli.evaluate import evaluate
+from beamtree.cli.events import app as events_app
 from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
+app.add_typer(events_app, name="events")
 for command in (fit, evaluate, recommend, inspect, serve, settings, doctor, demo):
     app.command()(command)
 

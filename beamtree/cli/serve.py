@@ -31,6 +31,9 @@ def serve(
     events: Annotated[
         Path | None, typer.Option(help="SQLite file that keeps events; made where it is missing. Default: no events.")
     ] = None,
+    keep_events_days: Annotated[
+        float | None, typer.Option(min=0.001, help="Delete events that arrived longer ago; default: never.")
+    ] = None,
     watch_seconds: Annotated[float, typer.Option(min=0, help="Between looks for a new model; 0: never.")] = 1.0,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Web origin that may call this server.")] = None,
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body in bytes.")] = 1_048_576,
@@ -61,6 +64,7 @@ def serve(
         watch_seconds=watch_seconds,
         connections=max_connections,
         events=events,
+        keep_events_days=float("inf") if keep_events_days is None else keep_events_days,
         admin_token=os.environ.get(TOKEN_VARIABLE, ""),
         cors_origins=tuple(cors_origin or ()),
         log_histories=log_histories,

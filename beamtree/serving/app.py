@@ -17,6 +17,7 @@ from beamtree.serving.direct import Direct, Refuse
 from beamtree.serving.routes.admin import admin_routes
 from beamtree.serving.routes.contract import add_bodies
 from beamtree.serving.routes.events import event_routes
+from beamtree.serving.routes.forget import forget_routes
 from beamtree.serving.routes.health import health_routes
 from beamtree.serving.routes.items import item_routes
 from beamtree.serving.routes.model import model_routes
@@ -44,6 +45,8 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
         app.include_router(event_routes(service, service.events))
     if service.settings.admin_token:
         app.include_router(admin_routes(service))
+        if service.events is not None:
+            app.include_router(forget_routes(service, service.events))
     app.add_api_route("/docs", _docs, include_in_schema=False)
     if (page / "index.html").is_file():
         app.router.default = _PageFiles(directory=page, html=True)  # after all routes, also those of another method
@@ -55,7 +58,7 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
             answering,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
-            allow_headers=["Content-Type", "X-Request-ID"],
+            allow_headers=["Content-Type", "X-Request-ID", "Idempotency-Key"],
         )
     return Observed(answering, service=service)
 

@@ -1,122 +1,44 @@
-"""Events on disk: an SQLite file that only grows, that several servers may share, and that survives a crash.
+"""Events of requests on their way to the disk: written in groups by one thread, told to the histories, kept for a time.
 
-Whoever posts an event hears back only after it is on disk. Events that arrive while a transaction is being written go
-into the next one together, so that many clients cost few flushes of the disk.
+A client hears back only after its events are on disk. Calls that arrive while a transaction is being written go into
+the next one together, so that many clients cost few flushes of the disk.
 """
 
 import asyncio
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, TypeVar
 
 from beamtree.data.vocabulary import Id
-from beamtree.errors import DataError
 from beamtree.serving.api_error import ApiError, too_busy
+from beamtree.serving.event_file import EventFile, FileLocked, FileReplaced, KeyReused, StoredEvent
 
-APPLICATION_ID = 0x6265616D
-FORMAT_VERSION = 1
-BUSY_SECONDS = 10.0
-ROWS_AT_A_TIME = 10_000
+SECONDS_BETWEEN_PRUNINGS = 60.0
+_RETRY = {"Retry-After": "1"}
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class StoredEvent:
-    """A user met an item at a moment, in seconds since 1970."""
-
-    user: Id
-    item: Id
-    timestamp: float
+Result = TypeVar("Result")
 
 
 @dataclass(eq=False)
 class _Waiting:
-    events: Sequence[StoredEvent]
-    future: asyncio.Future[None]
+    """A call that waits: what it does inside a transaction, and where its result or its refusal goes."""
 
-
-class EventFile:
-    """The file itself: append events, and read those that came since the last reading, in the order of the file."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._connection = sqlite3.connect(
-                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._prepare()
-        except sqlite3.Error as error:
-            raise DataError(
-                f"{path} cannot be used as a store of events ({error}). Give a file that beamtree made, or a new one "
-                "in a folder that is writable."
-            ) from error
-        self._last_read = 0
-
-    def append(self, events: Iterable[StoredEvent]) -> None:
-        """Write events in one transaction and flush it to disk; sqlite3.Error leaves none of them behind."""
-        with self._transaction():
-            self._connection.executemany(
-                "INSERT INTO events (user, item, timestamp) VALUES (?, ?, ?)",
-                ((event.user, event.item, event.timestamp) for event in events),
-            )
-
-    def read_new(self) -> Iterator[list[StoredEvent]]:
-        """Events that were not read before, whoever wrote them, some thousands at a time."""
-        while True:
-            rows = self._connection.execute(
-                "SELECT id, user, item, timestamp FROM events WHERE id > ? ORDER BY id LIMIT ?",
-                (self._last_read, ROWS_AT_A_TIME),
-            ).fetchall()
-            if not rows:
-                return
-            self._last_read = rows[-1][0]
-            yield [StoredEvent(user, item, timestamp) for _, user, item, timestamp in rows]
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
-    def _prepare(self) -> None:
-        """Make the table in a new file; refuse a file that holds something else."""
-        connection = self._connection
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        with self._transaction():
-            [tables] = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            if tables == 0:
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
-                # The columns have no type, so that an integer stays an integer and a text a text.
-                connection.execute(
-                    "CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, user NOT NULL, item NOT NULL, "
-                    "timestamp NOT NULL)"
-                )
-        [found] = connection.execute("PRAGMA application_id").fetchone()
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if (found, version) != (APPLICATION_ID, FORMAT_VERSION):
-            raise sqlite3.DatabaseError("it is another program's database, or another version's")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+    write: Callable[[], Any]
+    future: asyncio.Future[Any]
 
 
 class EventStore:
     """Takes events from requests, writes them in groups, and tells `learn` of every event of the file in its order.
 
-    Events that other servers write into the same file are told within `follow_seconds`.
+    Events that other servers write into the same file are told within `follow_seconds`. start_over: called before all
+    events of the file are told anew, because a user was erased. keep_seconds: events that arrived earlier are deleted.
     """
 
     def __init__(
@@ -124,77 +46,177 @@ class EventStore:
         file: EventFile,
         *,
         learn: Callable[[Iterable[tuple[Id, Id]]], None],
+        start_over: Callable[[], None],
         queue: int,
+        timeout_seconds: float,
+        keep_seconds: float = float("inf"),
         follow_seconds: float = 0.5,
     ) -> None:
         self._file = file
         self._learn = learn
+        self._start_over = start_over
         self._queue = queue
+        self._timeout_seconds = timeout_seconds
+        self._keep_seconds = keep_seconds
         self._follow_seconds = follow_seconds
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._is_closed = False
+        self._closed_at = 0.0
+        self._next_pruning = 0.0
+        self._must_scrub = False
         self._catch_up()
         self._thread = threading.Thread(target=self._work, name="events", daemon=True)
         self._thread.start()
 
-    async def add(self, events: Sequence[StoredEvent]) -> None:
-        """Return when the events are on disk and part of the histories; 503 where they cannot be written now."""
-        waiting = _Waiting(events, asyncio.get_running_loop().create_future())
-        with self._changed:
-            if len(self._waiting) >= self._queue or self._is_closed:
-                raise too_busy(f"{len(self._waiting)} calls wait for the disk. Try again in a second.")
-            self._waiting.append(waiting)
-            self._changed.notify()
-        await waiting.future
+    async def add(self, events: Sequence[StoredEvent], *, key: str | None = None, content: bytes = b"") -> bool:
+        """Return when the events are on disk and part of the histories; False where the key says they were before.
+
+        key, content: see `EventFile.add`. ApiError: 503 where they cannot be written now, 422 for a key that stood for
+        other events.
+        """
+        return await self._submit(lambda: self._file.add(events, key=key, content=content))
+
+    async def erase_user(self, user: Id) -> int:
+        """Delete all events of one user, from disk and from the histories; how many there were."""
+        return await self._submit(lambda: self._file.erase_user(user))
 
     def close(self) -> None:
         """Write what waits, then close the file."""
         with self._changed:
             self._is_closed = True
+            self._closed_at = time.monotonic()
             self._changed.notify()
         self._thread.join()
         self._file.close()
 
+    async def _submit(self, write: Callable[[], Result]) -> Result:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(write, future)
+        with self._changed:
+            if len(self._waiting) >= self._queue or self._is_closed:
+                raise too_busy(f"{len(self._waiting)} calls wait for the disk. Try again in a second.")
+            self._waiting.append(waiting)
+            self._changed.notify()
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await future
+        except TimeoutError:
+            raise self._give_up(waiting) from None
+
+    def _give_up(self, waiting: _Waiting) -> ApiError:
+        """Take a call out of the line; a call that is being written can no longer be taken back."""
+        seconds = f"within {self._timeout_seconds:g} s"
+        with self._changed:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+                return ApiError(
+                    503, "timed_out", f"Nothing could be written {seconds}; none was taken.", headers=_RETRY
+                )
+        return ApiError(
+            503,
+            "timed_out",
+            f"The disk did not confirm {seconds}, and may yet. Send it again with the same Idempotency-Key.",
+            headers=_RETRY,
+        )
+
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                if not self._waiting and not self._is_closed:
-                    self._changed.wait(self._follow_seconds)
-                group = list(self._waiting)
-                self._waiting.clear()
-                if not group and self._is_closed:
-                    return
-            refusal = self._write(group) if group else None
+        while self._wait():
+            outcomes = self._write_group()
             try:
                 self._catch_up()
-            except sqlite3.Error:
-                log.exception("events could not be read")
-            for waiting in group:
-                waiting.future.get_loop().call_soon_threadsafe(_settle, waiting.future, refusal)
+            except sqlite3.Error as error:
+                log.exception("events could not be read", extra={"reason": str(error)})
+            for waiting, outcome in outcomes:
+                loop = waiting.future.get_loop()
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(_settle, waiting.future, outcome)
+            self._prune_in_time()
 
-    def _write(self, group: Sequence[_Waiting]) -> ApiError | None:
+    def _wait(self) -> bool:
+        """Until there is something to write or it is time to look; False when the store is closed and all is written.
+
+        Where another process has the lock, what waits is given up when its time is over.
+        """
+        with self._changed:
+            if not self._waiting and not self._is_closed:
+                self._changed.wait(self._follow_seconds)
+            is_over = self._is_closed and time.monotonic() > self._closed_at + self._timeout_seconds
+            return not self._is_closed or (bool(self._waiting) and not is_over)
+
+    def _write_group(self) -> list[tuple[_Waiting, object]]:
+        """Write all calls that wait, in one transaction; each with its result, or with the refusal of all of them."""
+        taken: list[_Waiting] = []
+        if not self._waiting:
+            return []
         try:
-            self._file.append(event for waiting in group for event in waiting.events)
-        except sqlite3.Error as error:
+            with self._file.transaction():
+                taken = self._take_all()
+                results = [_attempt(waiting) for waiting in taken]
+        except FileLocked:
+            return []  # they wait on, until they have the lock or their time is over
+        except Exception as error:
             log.exception("events could not be written", extra={"reason": str(error)})
-            return ApiError(
-                503,
-                "store_failed",
-                "The events could not be written to disk; none was taken.",
-                headers={"Retry-After": "1"},
-            )
-        return None
+            return [(waiting, _refusal(error)) for waiting in taken or self._take_all()]
+        return list(zip(taken, results, strict=True))
+
+    def _take_all(self) -> list[_Waiting]:
+        with self._changed:
+            taken = list(self._waiting)
+            self._waiting.clear()
+        return taken
+
+    def _prune_in_time(self) -> None:
+        """Delete what is old, some of it at a time, and look again after a while."""
+        if time.monotonic() < self._next_pruning:
+            return
+        try:
+            with self._file.transaction():
+                pruned = self._file.prune(older_than=self._keep_seconds)
+        except (sqlite3.Error, FileLocked, FileReplaced) as error:
+            log.warning("old events could not be deleted", extra={"reason": str(error)})
+            pruned = 0
+        if not pruned:
+            self._next_pruning = time.monotonic() + SECONDS_BETWEEN_PRUNINGS
 
     def _catch_up(self) -> None:
+        if self._file.has_erasures():
+            self._must_scrub = True
+            self._start_over()
+        if self._must_scrub:
+            self._must_scrub = not self._file.scrub()
         for events in self._file.read_new():
             self._learn((event.user, event.item) for event in events)
 
 
-def _settle(future: asyncio.Future[None], refusal: ApiError | None) -> None:
+def _attempt(waiting: _Waiting) -> object:
+    """What a call gives, or the refusal that concerns it alone."""
+    try:
+        return waiting.write()
+    except KeyReused:
+        return ApiError(
+            422,
+            "key_reused",
+            "This Idempotency-Key came with other events before; nothing was taken. Use a new key for new events.",
+        )
+
+
+def _refusal(error: Exception) -> ApiError:
+    if isinstance(error, FileReplaced):
+        return ApiError(
+            503,
+            "store_moved",
+            "The file of events is no longer where it was opened; nothing was confirmed. The operator has to put it "
+            "back or restart the server.",
+            headers=_RETRY,
+        )
+    return ApiError(503, "store_failed", "The events could not be written to disk; none was taken.", headers=_RETRY)
+
+
+def _settle(future: asyncio.Future[object], outcome: object) -> None:
     if future.done():
         return
-    if refusal is None:
-        future.set_result(None)
+    if isinstance(outcome, ApiError):
+        future.set_exception(outcome)
     else:
-        future.set_exception(refusal)
+        future.set_result(outcome)

@@ -43,3 +43,8 @@ class Histories:
         with self._lock:
             for user, item in events:
                 self._recent.setdefault(user, deque(maxlen=self._latest)).append(item)
+
+    def clear_events(self) -> None:
+        """Forget the events, which are about to be added anew."""
+        with self._lock:
+            self._recent.clear()

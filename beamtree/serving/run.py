@@ -14,7 +14,8 @@ from beamtree.errors import InputError
 from beamtree.serving.app import create_app
 from beamtree.serving.connections import protocol_waiting
 from beamtree.serving.deployment import Deployment
-from beamtree.serving.events import EventFile, EventStore
+from beamtree.serving.event_file import DAY, EventFile
+from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.metrics import Metrics
@@ -76,7 +77,14 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
     if log is not None or settings.events is not None:
         histories = Histories(log, latest=settings.limits.history)
         if settings.events is not None:
-            events = EventStore(EventFile(settings.events), learn=histories.add, queue=settings.queue)
+            events = EventStore(
+                EventFile(settings.events, lock_seconds=settings.timeout_seconds),
+                learn=histories.add,
+                start_over=histories.clear_events,
+                queue=settings.queue,
+                timeout_seconds=settings.timeout_seconds,
+                keep_seconds=DAY * settings.keep_events_days,
+            )
     searches, lookups = _pools(settings)
     metrics.watch_pool(searches)
     metrics.watch_pool(lookups)

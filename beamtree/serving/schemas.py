@@ -346,7 +346,21 @@ class EventsAnswer(BaseModel):
     """The events are on disk."""
 
     accepted: int
+    repeated: bool = Field(description="whether this Idempotency-Key came before, so that nothing was added now")
     unknown_ids: list[int | str] | None = None
+
+
+class ForgetBody(_Asked):
+    """A user whose events are to be deleted."""
+
+    user_id: UserId
+
+
+class ForgetAnswer(BaseModel):
+    """The events of the user are deleted."""
+
+    deleted_events: int
+    in_log: bool = Field(description="the log behind --histories holds the user too: remove it there and restart")
 
 
 class ReloadFailure(BaseModel):

@@ -36,6 +36,7 @@ class ServerSettings(BaseModel):
     watch_seconds: float = Field(1.0, ge=0, description="between two looks at the model folder; 0: never look")
     connections: int = Field(1000, ge=1, description="connections at once")
     events: Path | None = Field(None, description="SQLite file of events; None: no events are taken")
+    keep_events_days: float = Field(float("inf"), gt=0, description="events that arrived earlier are deleted")
     admin_token: str = Field("", repr=False, description="empty: there are no admin routes")
     cors_origins: tuple[str, ...] = ()
     log_histories: bool = False

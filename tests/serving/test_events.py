@@ -1,103 +1,62 @@
-"""The store of events: what is in the file is told once, in order, and nothing is half written."""
+"""Events on their way to the disk: calls share transactions, nobody waits for ever, refused events are not written."""
 
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from beamtree.data.interactions import InteractionLog
-from beamtree.data.vocabulary import Id
-from beamtree.errors import DataError, IdTypeError
+from beamtree.errors import IdTypeError
 from beamtree.serving.api_error import ApiError
-from beamtree.serving.events import EventFile, EventStore, StoredEvent
+from beamtree.serving.event_file import LOCK_SECONDS, EventFile, StoredEvent
+from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
 from tests.serving.server import DEADLINE, wait_until
 
-
-def told(file: EventFile) -> list[tuple[Id, Id]]:
-    return [(event.user, event.item) for events in file.read_new() for event in events]
+BUSY_SECONDS_BEFORE = 10.0
 
 
-def test_what_was_appended_is_read_once_in_order_with_its_types(tmp_path: Path) -> None:
-    file = EventFile(tmp_path / "events.sqlite")
-    file.append([StoredEvent(1, "a", 5.0), StoredEvent("1", 2, 4.0)])
-    assert told(file) == [(1, "a"), ("1", 2)]
-    assert told(file) == []
-    file.append([StoredEvent(-(2**63), 2**63 - 1, 1.0)])
-    assert told(file) == [(-(2**63), 2**63 - 1)]
-    file.close()
-    again = EventFile(tmp_path / "events.sqlite")
-    assert told(again) == [(1, "a"), ("1", 2), (-(2**63), 2**63 - 1)]
-    again.close()
-
-
-def test_a_group_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    file = EventFile(tmp_path / "events.sqlite")
-
-    def two_and_then_trouble() -> Iterable[StoredEvent]:
-        yield StoredEvent(1, 1, 1.0)
-        yield StoredEvent(1, 2, 1.0)
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        file.append(two_and_then_trouble())
-    assert told(file) == []
-    file.append([StoredEvent(1, 3, 1.0)])
-    assert told(file) == [(1, 3)]
-    file.close()
-
-
-def test_the_file_is_flushed_at_each_commit(tmp_path: Path) -> None:
-    file = EventFile(tmp_path / "events.sqlite")
-    connection = file._connection
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    file.close()
-
-
-def test_other_databases_are_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "shop.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE orders (id INTEGER)")
-    connection.close()
-    with pytest.raises(DataError, match="another program's database"):
-        EventFile(path)
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("orders",)]
-    connection.close()
-    with pytest.raises(DataError, match="folder that is writable"):
-        EventFile(tmp_path / "missing" / "events.sqlite")
+def store_of(file: EventFile, histories: Histories, **choices: Any) -> EventStore:
+    given: dict[str, Any] = {"queue": 3, "timeout_seconds": DEADLINE} | choices
+    return EventStore(file, learn=histories.add, start_over=histories.clear_events, **given)
 
 
 class SlowFile(EventFile):
-    """Waits for a word before each transaction and counts them."""
+    """Waits for a word before each call is written, and counts the calls of each transaction."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.opened = threading.Event()
         self.groups: list[int] = []
 
-    def append(self, events: Iterable[StoredEvent]) -> None:
-        group = list(events)
-        self.groups.append(len(group))
+    @contextmanager
+    def transaction(self, *, lock_seconds: float = LOCK_SECONDS) -> Iterator[None]:
+        with super().transaction(lock_seconds=lock_seconds):
+            self.groups.append(0)
+            yield
+
+    def add(self, events: Sequence[StoredEvent], *, key: str | None = None, content: bytes = b"") -> bool:
+        self.groups[-1] += 1
         assert self.opened.wait(DEADLINE)
-        if any(event.item == "bad" for event in group):
+        if any(event.item == "bad" for event in events):
             raise sqlite3.OperationalError("database or disk is full")
-        super().append(group)
+        return super().add(events, key=key, content=content)
 
 
 def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: Path) -> None:
     histories = Histories(None, latest=100)
     file = SlowFile(tmp_path / "events.sqlite")
-    store = EventStore(file, learn=histories.add, queue=3)
+    store = store_of(file, histories)
 
     async def scenario() -> None:
         first = asyncio.create_task(store.add([StoredEvent("u", "a", 1.0)]))
-        while file.groups != [1]:
+        while 1 not in file.groups:
             await asyncio.sleep(0.001)
         others = [asyncio.create_task(store.add([StoredEvent("u", item, 1.0)])) for item in "bcd"]
         await asyncio.sleep(0)
@@ -109,7 +68,7 @@ def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: 
         await asyncio.wait_for(asyncio.gather(first, *others), DEADLINE)
 
     asyncio.run(scenario())
-    assert file.groups == [1, 3]
+    assert [calls for calls in file.groups if calls] == [1, 3]
     assert histories.of("u") == ["a", "b", "c", "d"]
     store.close()
 
@@ -118,7 +77,7 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None
     histories = Histories(None, latest=100)
     file = SlowFile(tmp_path / "events.sqlite")
     file.opened.set()
-    store = EventStore(file, learn=histories.add, queue=3)
+    store = store_of(file, histories)
 
     async def scenario() -> None:
         with pytest.raises(ApiError) as refused:
@@ -131,11 +90,134 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None
     store.close()
 
 
+def test_who_holds_the_lock_does_not_outlast_the_timeout_and_what_was_refused_is_never_written(tmp_path: Path) -> None:
+    path, histories = tmp_path / "events.sqlite", Histories(None, latest=100)
+    store = store_of(EventFile(path), histories, timeout_seconds=0.3)
+    foreign = sqlite3.connect(path, isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+
+    async def scenario() -> None:
+        for _ in range(2):
+            with pytest.raises(ApiError) as refused:
+                await asyncio.wait_for(store.add([StoredEvent("u", "refused", 1.0)]), 0.9 * BUSY_SECONDS_BEFORE)
+            assert (refused.value.status, refused.value.code) == (503, "timed_out")
+        foreign.execute("ROLLBACK")
+        for _ in range(20):  # a lock that comes and goes: whoever still has time is written
+            foreign.execute("BEGIN IMMEDIATE")
+            waiting = asyncio.create_task(store.add([StoredEvent("u", "taken", 1.0)]))
+            await asyncio.sleep(0)
+            foreign.execute("ROLLBACK")
+            with suppress(ApiError):
+                await waiting
+                return
+        pytest.fail("nothing was ever written")
+
+    asyncio.run(scenario())
+    foreign.close()
+    assert set(histories.of("u") or []) == {"taken"}
+    store.close()
+
+
+def test_a_store_can_be_closed_while_another_process_has_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "events.sqlite"
+    store = store_of(EventFile(path), Histories(None, latest=100), timeout_seconds=0.2)
+    foreign = sqlite3.connect(path, isolation_level=None)
+    foreign.execute("BEGIN IMMEDIATE")
+
+    async def leave_while_waiting() -> None:
+        waiting = asyncio.create_task(store.add([StoredEvent("u", "a", 1.0)]))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+
+    asyncio.run(leave_while_waiting())
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(DEADLINE)
+    assert not closing.is_alive()
+    foreign.close()
+
+
+def test_a_call_that_comes_again_with_its_key_is_taken_once(tmp_path: Path) -> None:
+    histories = Histories(None, latest=100)
+    file = SlowFile(tmp_path / "events.sqlite")
+    file.opened.set()
+    store = store_of(file, histories)
+    events = [StoredEvent("u", "a", 1.0)]
+
+    async def scenario() -> None:
+        together = [store.add(events, key="k", content=b"a") for _ in range(2)]
+        assert sorted(await asyncio.gather(*together)) == [False, True]
+        assert await store.add(events, key="k", content=b"a") is False
+        other = asyncio.create_task(store.add([StoredEvent("u", "b", 1.0)], key="other", content=b"b"))
+        with pytest.raises(ApiError) as refused:
+            await store.add([StoredEvent("u", "c", 1.0)], key="k", content=b"c")
+        assert (refused.value.status, refused.value.code) == (422, "key_reused")
+        assert await other is True
+
+    asyncio.run(scenario())
+    assert histories.of("u") == ["a", "b"]
+    store.close()
+
+
+def test_a_key_of_events_that_were_not_written_can_be_used_again(tmp_path: Path) -> None:
+    histories = Histories(None, latest=100)
+    file = SlowFile(tmp_path / "events.sqlite")
+    file.opened.set()
+    store = store_of(file, histories)
+
+    async def scenario() -> None:
+        full = store.add([StoredEvent("u", "bad", 1.0)])
+        keyed = store.add([StoredEvent("u", "a", 1.0)], key="k", content=b"a")
+        outcomes = await asyncio.gather(keyed, full, return_exceptions=True)
+        if outcomes[0] is not True:
+            assert await store.add([StoredEvent("u", "a", 1.0)], key="k", content=b"a") is True
+
+    asyncio.run(scenario())
+    assert histories.of("u") == ["a"]
+    store.close()
+
+
+def test_an_erased_user_leaves_the_histories_of_every_server(tmp_path: Path) -> None:
+    path = tmp_path / "events.sqlite"
+    one, other = Histories(None, latest=100), Histories(None, latest=100)
+    stores = [store_of(EventFile(path), histories, follow_seconds=0.01) for histories in (one, other)]
+
+    async def scenario() -> None:
+        await stores[0].add([StoredEvent("u", "a", 1.0), StoredEvent("v", "b", 1.0), StoredEvent("u", "c", 1.0)])
+        wait_until(lambda: other.of("u") == ["a", "c"], what="the other to hear of it")
+        assert await stores[0].erase_user("u") == 2
+        assert (one.of("u"), one.of("v")) == (None, ["b"])
+        assert await stores[0].erase_user("u") == 0
+
+    asyncio.run(scenario())
+    wait_until(lambda: other.of("u") is None and other.of("v") == ["b"], what="the other to forget")
+    for store in stores:
+        store.close()
+
+
+def test_old_events_are_deleted_while_serving(tmp_path: Path) -> None:
+    path, now = tmp_path / "events.sqlite", [1000.0]
+    file = EventFile(path, clock=lambda: now[0])
+    with file.transaction():
+        file.add([StoredEvent("u", "old", 1.0)])
+    now[0] = 2000.0
+    with file.transaction():
+        file.add([StoredEvent("u", "new", 1.0)])
+    histories = Histories(None, latest=100)
+    store = store_of(file, histories, keep_seconds=500.0, follow_seconds=0.01)
+    reader = sqlite3.connect(path)
+    left = "SELECT item FROM events"
+    wait_until(lambda: reader.execute(left).fetchall() == [("new",)], what="the old event to be deleted")
+    reader.close()
+    store.close()
+
+
 def test_what_others_write_is_told_too(tmp_path: Path) -> None:
     histories = Histories(None, latest=100)
-    store = EventStore(EventFile(tmp_path / "events.sqlite"), learn=histories.add, queue=3, follow_seconds=0.01)
+    store = store_of(EventFile(tmp_path / "events.sqlite"), histories, follow_seconds=0.01)
     other = EventFile(tmp_path / "events.sqlite")
-    other.append([StoredEvent(7, 8, 1.0)])
+    with other.transaction(lock_seconds=DEADLINE):
+        other.add([StoredEvent(7, 8, 1.0)])
     wait_until(lambda: histories.of(7) == [8], what="the other's event")
     other.close()
     store.close()

@@ -10,7 +10,7 @@ from beamtree.data.vocabulary import Id
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.schemas import ErrorAnswer, EventsBody, RecommendBody
+from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, RecommendBody
 from beamtree.serving.settings import Limits
 
 Responses = dict[int | str, dict[str, Any]]
@@ -64,7 +64,9 @@ def body_of(model: str) -> dict[str, Any]:
 def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, histories: Histories | None) -> None:
     """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits and this model's ids."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    _, definitions = models_json_schema([(EventsBody, "validation")], ref_template=REFERENCE)
+    _, definitions = models_json_schema(
+        [(EventsBody, "validation"), (ForgetBody, "validation")], ref_template=REFERENCE
+    )
     schemas.update(definitions["$defs"])
     either = TypeAdapter(RecommendBody).json_schema(ref_template=REFERENCE)
     schemas.update(either.pop("$defs"))
@@ -127,6 +129,8 @@ def _only(schemas: dict[str, Any], name: str, ids: RawIds) -> str:
 def _example(path: str, popular: list[Id]) -> dict[str, Any]:
     if path == "/v1/events":
         return {"events": [{"user_id": 1, "item_id": popular[0]}]}
+    if path == "/admin/forget":
+        return {"user_id": 1}
     return {"history": popular, "k": 5, "exclude_seen": True, "columns": ["title", "category"], "explain": True}
 
 

@@ -1,8 +1,10 @@
 """POST /v1/events. This route exists only where a store of events is given."""
 
+import json
 import time
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from pydantic import ValidationError
 
 from beamtree.data.raw_ids import unknown_ids
@@ -10,11 +12,22 @@ from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
 from beamtree.serving.answers import MAX_SHOWN_IDS
 from beamtree.serving.api_error import ApiError, shortened, unusable, wrong_id_type
-from beamtree.serving.events import EventStore, StoredEvent
+from beamtree.serving.event_file import StoredEvent
+from beamtree.serving.events import EventStore
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import EventsAnswer, EventsBody
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response, read_body
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="a name for this call, such as a UUID; sent again within a day, it takes the same events only once",
+    ),
+]
 
 
 def event_routes(service: Service, store: EventStore) -> APIRouter:
@@ -29,7 +42,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         openapi_extra=body_of("EventsBody"),
         summary="Add to the histories of users; answered when the events are on disk",
     )
-    async def add_events(request: Request) -> Response:
+    async def add_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
         body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
         try:
             asked = EventsBody.model_validate_json(body)
@@ -38,15 +51,17 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         at_most(len(asked.events), settings.limits.events, what="events in one call", field="events")
         unknown = _check(service, asked)
         now = time.time()
-        await store.add(
+        is_new = await store.add(
             [
                 StoredEvent(event.user_id, event.item_id, now if event.timestamp is None else event.timestamp)
                 for event in asked.events
-            ]
+            ],
+            key=idempotency_key,
+            content=_content(asked),
         )
-        service.metrics.events.inc(len(asked.events))
-        request.scope["state"]["log"]["events"] = len(asked.events)
-        answer: dict[str, object] = {"accepted": len(asked.events)}
+        service.metrics.events.inc(len(asked.events) if is_new else 0)
+        request.scope["state"]["log"]["events"] = len(asked.events) if is_new else 0
+        answer: dict[str, object] = {"accepted": len(asked.events), "repeated": not is_new}
         return json_response(answer | ({"unknown_ids": unknown} if asked.unknown == "report" else {}))
 
     return router
@@ -71,3 +86,8 @@ def _check(service: Service, asked: EventsBody) -> list[Id]:
             details=unknown[:MAX_SHOWN_IDS],
         )
     return unknown
+
+
+def _content(asked: EventsBody) -> bytes:
+    """What a call says, however its JSON was spelt, and whenever it came."""
+    return json.dumps([[event.user_id, event.item_id, event.timestamp] for event in asked.events]).encode()

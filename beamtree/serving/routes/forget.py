@@ -1,0 +1,43 @@
+"""POST /admin/forget: delete what one user did. It exists only where there are a store of events and a token."""
+
+from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
+
+from beamtree.errors import IdTypeError
+from beamtree.serving.api_error import unusable, wrong_id_type
+from beamtree.serving.events import EventStore
+from beamtree.serving.routes.admin import check_token
+from beamtree.serving.routes.contract import ADMIN_ERRORS, JSON_BODY_ERRORS, SEARCH_ERRORS, body_of
+from beamtree.serving.schemas import ForgetAnswer, ForgetBody
+from beamtree.serving.service import Service
+from beamtree.serving.wire import json_response, read_body
+
+
+def forget_routes(service: Service, store: EventStore) -> APIRouter:
+    """Deleting the events of a user. The id stands in the body, so that no proxy logs it."""
+    router = APIRouter(tags=["admin"])
+    settings = service.settings
+
+    @router.post(
+        "/admin/forget",
+        response_model=ForgetAnswer,
+        responses=ADMIN_ERRORS | JSON_BODY_ERRORS | SEARCH_ERRORS,
+        openapi_extra=body_of("ForgetBody"),
+        summary="Delete the events of one user, from disk and from memory",
+    )
+    async def forget(request: Request) -> Response:
+        check_token(request, settings.admin_token)
+        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
+        try:
+            user = ForgetBody.model_validate_json(body).user_id
+            if service.histories is not None:
+                service.histories.check_users([user])
+        except ValidationError as error:
+            raise unusable(error) from None
+        except IdTypeError as error:
+            raise wrong_id_type(error) from None
+        deleted = await store.erase_user(user)
+        in_log = service.histories is not None and service.histories.of(user) is not None
+        return json_response({"deleted_events": deleted, "in_log": in_log})
+
+    return router

@@ -26,9 +26,9 @@ def backup(
     to: Annotated[Path, typer.Argument(help="Where the copy goes; an older copy there is replaced.", metavar="TO")],
 ) -> None:
     """Write a consistent copy of all events, checked, while servers go on writing."""
-    if to.exists() and to.samefile(file):
-        raise InputError(f"{to} is the file of events itself. Give another name for the copy.")
     with _opened(file) as events:
+        if to.exists() and to.samefile(file):
+            raise InputError(f"{to} is the file of events itself. Give another name for the copy.")
         count = events.copy_to(to)
     results.print(f"Wrote {to}: {count:,} events, {to.stat().st_size / 1e6:,.1f} MB.", markup=False, soft_wrap=True)
 

@@ -346,7 +346,9 @@ class EventsAnswer(BaseModel):
     """The events are on disk."""
 
     accepted: int
-    repeated: bool = Field(description="whether this Idempotency-Key came before, so that nothing was added now")
+    repeated: bool | None = Field(
+        None, description="with Idempotency-Key: whether it came before, so that nothing was added now"
+    )
     unknown_ids: list[int | str] | None = None
 
 

@@ -61,7 +61,8 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         )
         service.metrics.events.inc(len(asked.events) if is_new else 0)
         request.scope["state"]["log"]["events"] = len(asked.events) if is_new else 0
-        answer: dict[str, object] = {"accepted": len(asked.events), "repeated": not is_new}
+        answer: dict[str, object] = {"accepted": len(asked.events)}
+        answer |= {} if idempotency_key is None else {"repeated": not is_new}
         return json_response(answer | ({"unknown_ids": unknown} if asked.unknown == "report" else {}))
 
     return router

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -75,15 +76,17 @@ class DeepTreeRetriever:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
 
         items: a table with item_id and, where known, category and title.
-        work_dir: a folder for checkpoints. With it, Ctrl-C stops after the step at hand, and `resume` goes on to the
-        very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the same data, split and
-        settings find each other's estimator of rectified labels. estimator: makes another one than SASRec from the data
-        set and its split; a resumed fit has to be given the same. listen: called with each event of the training.
+        work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
+        `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
+        same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
+        SASRec from the data set and its split; a resumed fit has to be given the same. listen: called with each event
+        of the training.
         """
         try:
             from beamtree.fitting.fit import fit_model
             from beamtree.fitting.run import WorkDirectory
             from beamtree.training.events import LogPrepared
+            from beamtree.training.exclusive import claimed_folder
             from beamtree.training.interrupt import stop_requests
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
@@ -99,7 +102,8 @@ class DeepTreeRetriever:
         for held_out in (split.validation, split.test):
             reachable_labels(held_out, dataset.sequences, config=config)
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
-        with stop_requests() as should_stop:
+        claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
+        with claim, stop_requests() as should_stop:
             artefact = fit_model(
                 dataset,
                 split,

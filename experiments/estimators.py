@@ -41,7 +41,7 @@ def obtain_estimator(
         stop_requests() as should_stop,
         exclusive(
             cost_file.with_suffix(".lock"),
-            on_wait=lambda: journal(EstimatorAwaited(str(folder))),
+            on_wait=lambda holder: journal(EstimatorAwaited(str(folder), holder)),
             should_stop=should_stop,
         ),
     ):

@@ -83,7 +83,7 @@ def _as_text(lines: Sequence[Line]) -> str:
 
 def _alone(file: Path) -> AbstractContextManager[None]:
     """Inside, no other process writes to the file."""
-    return exclusive(file.with_name(f".{file.name}.lock"), on_wait=lambda: None, should_stop=lambda: False)
+    return exclusive(file.with_name(f".{file.name}.lock"), on_wait=lambda _: None, should_stop=lambda: False)
 
 
 def standing_line(lines: Iterable[Line], experiment: Experiment, *, seed: int) -> Line | None:

@@ -9,7 +9,9 @@ import pytest
 from beamtree.errors import InputError
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.request import RecommendOptions
+from beamtree.training.exclusive import claimed_folder
 from tests.serving.models import save_model
+from tests.small import small_config, two_group_log
 
 LOG = pl.DataFrame({"user_id": ["u1", "u1", "u2"], "item_id": [100, 131, 117], "timestamp": [1, 2, 3]})
 
@@ -19,6 +21,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> DeepTreeRetriever:
     folder: Path = tmp_path_factory.mktemp("model")
     save_model(folder, 60, parts=("attention", "memory"))
     return DeepTreeRetriever.load(folder)
+
+
+def test_two_fits_do_not_share_a_folder_of_checkpoints(tmp_path: Path) -> None:
+    model = DeepTreeRetriever(small_config())
+    with (
+        claimed_folder(tmp_path / "work", otherwise=""),
+        pytest.raises(InputError, match="Another fit writes to .*work: process .* or give another work_dir"),
+    ):
+        model.fit(two_group_log(), work_dir=tmp_path / "work")
 
 
 @pytest.mark.parametrize("name", ["recommend", "recommend_histories"])

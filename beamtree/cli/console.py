@@ -127,7 +127,8 @@ def fit_progress(log_json: Path | None = None) -> Iterator["Listener"]:
                 show(event.learner, event.step)
                 messages.print(f"Resumed after step {event.step:,}.")
             case EstimatorAwaited():
-                messages.print(f"Another run trains the estimator {event.directory}: waiting for it.", markup=False)
+                said = f"Another run trains the estimator {event.directory}: waiting for {event.holder}."
+                messages.print(said, markup=False)
             case TreeRelearned():
                 messages.print(
                     f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "

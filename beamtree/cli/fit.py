@@ -28,6 +28,7 @@ from beamtree.errors import InputError
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.storage import MANIFEST
+from beamtree.training.exclusive import claimed_folder
 
 Holdout = Literal["users", "last", "time", "none"]
 Method = Literal["dtr-u", "dtr-t", "dtr-t-rl"]
@@ -110,22 +111,23 @@ def fit(
     out = out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
-    is_unfinished = chosen.training.method == "dtr-t-rl" and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
-    _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
+    with claimed_folder(out, otherwise="give another folder with --out"):
+        is_unfinished = chosen.training.method == "dtr-t-rl" and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
+        _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
-    interactions = read_log(log, chosen.log, rejects_file=rejects)
-    model = DeepTreeRetriever(chosen)
-    with fit_progress(log_json) as listen:
-        model.fit(
-            interactions,
-            items,
-            work_dir=work_dir,
-            resume=resume,
-            estimator_cache=estimators,
-            listen=listen,
-        )
-    model.save(out)
-    shutil.rmtree(work_dir, ignore_errors=True)
+        interactions = read_log(log, chosen.log, rejects_file=rejects)
+        model = DeepTreeRetriever(chosen)
+        with fit_progress(log_json) as listen:
+            model.fit(
+                interactions,
+                items,
+                work_dir=work_dir,
+                resume=resume,
+                estimator_cache=estimators,
+                listen=listen,
+            )
+        model.save(out)
+        shutil.rmtree(work_dir, ignore_errors=True)
     report(model)
     results.print(f"\nSaved to {out}. Next:", markup=False)
     results.print(f"  beamtree recommend {out} --history ID,ID,ID", markup=False)

@@ -91,8 +91,11 @@ def load_or_train_estimator(
     kept = _kept(store, estimator)
     if kept is not None:
         return kept
-    awaited = EstimatorAwaited(str(store.finished))
-    with store.claimed(on_wait=lambda: run.listen(awaited), should_stop=run.should_stop):
+
+    def tell(holder: str) -> None:
+        run.listen(EstimatorAwaited(str(store.finished), holder))
+
+    with store.claimed(on_wait=tell, should_stop=run.should_stop):
         return _kept(store, estimator) or _train(estimator, sequences, split, run=run, store=store)
 
 

@@ -60,16 +60,15 @@ class EstimatorStore:
         return has_checkpoint(self.finished)
 
     @contextmanager
-    def claimed(self, *, on_wait: Callable[[], None], should_stop: Callable[[], bool]) -> Iterator[None]:
+    def claimed(self, *, on_wait: Callable[[str], None], should_stop: Callable[[], bool]) -> Iterator[None]:
         """Inside, no other run trains this estimator; whoever had to wait should look first whether it is finished.
 
-        on_wait: called once if another run is inside; should_stop: asked while waiting, InterruptedTraining if so.
+        on_wait: called once if another run is inside, with words for it; should_stop: asked while waiting,
+        InterruptedTraining if so.
         """
         lock = self.finished.with_name(f"{self.finished.name}.lock")
         with exclusive(lock, on_wait=on_wait, should_stop=should_stop):
             yield
-            if self.is_finished:  # nobody will train it again, so there is nothing left to guard
-                lock.unlink(missing_ok=True)
 
     def load(self, estimator: SasRec) -> float | None:
         """Fill in the weights of the finished estimator; the seconds that it took to train, None if there is none."""

@@ -58,9 +58,10 @@ class StoppedEarly:
 
 @dataclass(frozen=True)
 class EstimatorAwaited:
-    """Another run is training the very estimator that this one needs; it goes on when that one ends."""
+    """Another run, the holder, trains the very estimator that this one needs; it goes on when that one ends."""
 
     directory: str
+    holder: str
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,88 @@
-"""One process at a time: a lock file that the operating system releases when its holder ends, however it ends."""
+"""One process at a time: a lock file that the operating system releases when its holder ends, however it ends.
 
+While it is held the file says who holds it. A killed process leaves behind an unlocked file, which blocks nobody.
+"""
+
+import errno
 import fcntl
+import json
+import logging
+import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from beamtree.errors import InterruptedTraining
+from beamtree.errors import ArtefactError, InputError, InterruptedTraining
 
 SECONDS_BETWEEN_ATTEMPTS = 0.5
+_HAS_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
 def exclusive(
     path: Path,
     *,
-    on_wait: Callable[[], None],
+    on_wait: Callable[[str], None],
     should_stop: Callable[[], bool],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
     """Inside, nobody else is inside with the same path, on this machine or where the file system passes locks on.
 
-    on_wait: called once if somebody is. should_stop: asked while waiting; a yes raises InterruptedTraining.
-    The empty file stays where it is.
+    on_wait: called once if somebody is, with words for who; it may raise instead of waiting. should_stop: asked while
+    waiting; a yes raises InterruptedTraining. The file is removed at the end. ArtefactError where it cannot be written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="ascii") as stream:
-        if not _take(stream):
-            on_wait()
-            while not _take(stream):
-                if should_stop():
-                    raise InterruptedTraining(f"Stopped while waiting for another run, which holds {path}.")
-                sleep(SECONDS_BETWEEN_ATTEMPTS)
+    held = _open_and_take(path)
+    if held is None:
+        on_wait(_describe_holder(path))
+        while (held := _open_and_take(path)) is None:
+            if should_stop():
+                raise InterruptedTraining(f"Stopped while waiting for another run, which holds {path}.")
+            sleep(SECONDS_BETWEEN_ATTEMPTS)
+    with held:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def claimed_folder(folder: Path, *, otherwise: str) -> Iterator[None]:
+    """Inside, no other fit writes to this folder; where one does, InputError says who, and what to do otherwise."""
+
+    def refuse(holder: str) -> None:
+        raise InputError(
+            f"Another fit writes to {folder}: {holder}. Wait until it has ended, stop it (it can be resumed), or "
+            f"{otherwise}."
+        )
+
+    with exclusive(folder.with_name(f"{folder.name}.lock"), on_wait=refuse, should_stop=lambda: True):
         yield
+
+
+def _open_and_take(path: Path) -> TextIO | None:
+    """The file, locked and with this process's name in it; None where another process has the lock."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            stream = path.open("a", encoding="utf-8")
+            if not _take(stream):
+                stream.close()
+                return None
+            if _is_at(stream, path):
+                _write_holder(stream)
+                return stream
+            stream.close()  # its holder removed it in between: the lock of a file that nobody finds is worth nothing
+    except OSError as error:
+        raise ArtefactError(
+            f"Could not write the lock {path}: {error.strerror or error}. Check that the folder is writable and the "
+            "disk has room."
+        ) from error
 
 
 def _take(stream: TextIO) -> bool:
@@ -42,4 +91,30 @@ def _take(stream: TextIO) -> bool:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in _HAS_NO_LOCKS:
+            raise
+        log.warning("%s: this file system has no locks; see to it that no other run uses the folder", stream.name)
     return True
+
+
+def _is_at(stream: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _write_holder(stream: TextIO) -> None:
+    stream.truncate(0)
+    since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": since}, stream)
+    stream.flush()
+
+
+def _describe_holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"another process, which holds {path}"

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -16,6 +17,7 @@ from beamtree.recommender import DeepTreeRetriever
 from beamtree.training.events import Event, Listener, StepDone
 from tests.cli.beamtree_command import Command
 from tests.serving.models import random_artefact
+from tests.training.lock_holder import lock_holder
 
 FIT = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
 
@@ -317,6 +319,22 @@ def test_an_unfinished_fit_is_neither_lost_nor_overwritten(
     assert resumed.code == 0, resumed.err
     [weights] = (folder / "again").glob("weights-*.safetensors")
     assert weights.read_bytes() == whole.read_bytes()
+
+
+def test_a_second_fit_into_the_same_folder_says_who_is_there(beamtree: Command, folder: Path) -> None:
+    with lock_holder(folder / "model.lock") as first:
+        refused = beamtree(*FIT)
+        assert refused.code == 1
+        assert f"Another fit writes to {folder / 'model'}: process {first.pid} on {socket.gethostname()}, since 2" in (
+            refused.message
+        )
+        assert "give another folder with --out" in refused.message
+        assert not (folder / "model").exists()
+        first.kill()
+        first.wait()
+        assert (folder / "model.lock").exists()
+        assert beamtree(*FIT).code == 0, "a lock that a killed process left behind blocks nobody"
+    assert not [path.name for path in folder.iterdir() if path.suffix == ".lock"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -7,10 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from beamtree.errors import InterruptedTraining
-from beamtree.training.exclusive import exclusive
 from tests.training.estimate_in_child import store_in
 
 ROOT = Path(__file__).parents[2]
@@ -70,15 +66,3 @@ def test_when_the_first_is_killed_the_second_goes_on_from_its_checkpoint(tmp_pat
             let_on(second, epochs=3)
             assert says(second) == "epoch 2", "the first epoch was kept"
             assert [says(second), says(second)] == ["epoch 3", expected]
-
-
-def test_who_waits_can_be_stopped(tmp_path: Path) -> None:
-    waits: list[float] = []
-    asked = iter([False, False, True])
-    with (
-        exclusive(tmp_path / "lock", on_wait=pytest.fail, should_stop=lambda: True),
-        pytest.raises(InterruptedTraining, match="waiting for another run"),
-        exclusive(tmp_path / "lock", on_wait=lambda: None, should_stop=lambda: next(asked), sleep=waits.append),
-    ):
-        pytest.fail("two are inside")
-    assert len(waits) == 2

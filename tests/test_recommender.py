@@ -27,7 +27,7 @@ def test_two_fits_do_not_share_a_folder_of_checkpoints(tmp_path: Path) -> None:
     model = DeepTreeRetriever(small_config())
     with (
         claimed_folder(tmp_path / "work", otherwise=""),
-        pytest.raises(InputError, match="Another fit writes to .*work: process .* or give another work_dir"),
+        pytest.raises(InputError, match=r"Another fit writes to .*work: process .* or give another work_dir"),
     ):
         model.fit(two_group_log(), work_dir=tmp_path / "work")
 

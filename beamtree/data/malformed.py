@@ -1,4 +1,4 @@
-"""Which rows of a text file are no rows at all. Slow, and only asked once the fast reader has given up."""
+"""The header of a text file, and which of its rows are no rows at all: only asked once the fast reader has given up."""
 
 import csv
 import io
@@ -6,6 +6,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
+
+
+def read_header(content: Path | bytes, *, separator: str) -> list[str]:
+    """The fields of the first line that is not empty, as they are written; none where it is no line of fields."""
+    with _open_text(content) as text:
+        try:
+            first = next((row for row in csv.reader(text, delimiter=separator) if row), [])
+        except csv.Error:
+            first = []
+    return [field.removeprefix("\ufeff") for field in first]
 
 
 def find_ragged_rows(content: Path | bytes, *, separator: str, has_header: bool, quote: str | None) -> dict[int, str]:

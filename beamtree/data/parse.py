@@ -11,7 +11,9 @@ import polars as pl
 from beamtree.errors import DataError, SettingsError
 
 NUMBER_KINDS: Final = "a number"
-ID_KINDS: Final = "an integer or a text"
+ID_CHARACTERS: Final = 512
+"""The longest id that a request over HTTP can name."""
+ID_KINDS: Final = f"an integer or a text of at most {ID_CHARACTERS} characters"
 TIME_KINDS: Final = "an integer, a decimal number or an ISO date such as 2024-05-31T12:00:00Z"
 
 _ISO_PATTERN: Final = (
@@ -24,7 +26,8 @@ _SECONDS_PER_UNIT: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0)
 def parse_ids(column: pl.Series) -> pl.Series:
     """Raw ids as Int64 where every value is an integer in its usual spelling, else as String, unchanged.
 
-    '007' is a text, so it comes back as '007'. Blank texts and numbers with a fraction become null.
+    '007' is a text, so it comes back as '007'. Blank texts, texts that are too long, and numbers with a fraction become
+    null.
     A column of a type that holds no ids (booleans, dates, lists) becomes null throughout.
     """
     if column.dtype in (pl.Categorical, pl.Enum):
@@ -36,8 +39,8 @@ def parse_ids(column: pl.Series) -> pl.Series:
         return whole.set(whole.cast(pl.Float64) != column.cast(pl.Float64), None)
     if column.dtype != pl.String:
         return _all_null(column, pl.String)
-    filled = column.set(column.str.strip_chars().str.len_bytes() == 0, None)
-    return _as_integers(filled)
+    is_blank = column.str.strip_chars().str.len_bytes() == 0
+    return _as_integers(column.set(is_blank | (column.str.len_chars() > ID_CHARACTERS), None))
 
 
 def unify_ids(parts: list[pl.Series]) -> list[pl.Series]:

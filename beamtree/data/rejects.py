@@ -12,6 +12,7 @@ from beamtree.errors import DataError
 from beamtree.storage import replace_file
 
 ROW_INDEX: Final = "__row_index"
+SHOWN_CHARACTERS: Final = 80
 REJECT_SCHEMA: Final = {
     "file": pl.String,
     "row": pl.Int64,
@@ -93,7 +94,9 @@ def _list_bad(raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[Pars
         values = _as_text(raw[column.name].filter(bad))
         mark = "'" if raw[column.name].dtype == pl.String else ""
         blank = values.is_null() | (values.str.strip_chars() == "")
-        arrived = pl.format("expected {}, got " + mark + "{}" + mark, pl.lit(column.expected), values)
+        is_long = values.str.len_chars() > SHOWN_CHARACTERS
+        shown = pl.when(is_long).then(values.str.slice(0, SHOWN_CHARACTERS) + "...").otherwise(values)
+        arrived = pl.format("expected {}, got " + mark + "{}" + mark, pl.lit(column.expected), shown)
         reason = pl.when(blank).then(pl.lit(f"{column.name} is missing")).otherwise(arrived)
         parts.append(
             pl.select(

@@ -6,21 +6,22 @@
     data.inter  .item  .user    RecBole: tab-separated, header fields such as user_id:token
     ratings.dat  movies.dat     MovieLens: fields separated by '::', no header
 
-Each may also be compressed (.gz, .zst). Text stays text here: what an id or a time is, is decided in `parse`.
+Each may also be compressed (.gz, .zst). Text stays text here, without the blanks around a field: what an id or a time
+is, is decided in `parse`.
 """
 
 import glob
 import gzip
 import zlib
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
 import zstandard
 
-from beamtree.data.malformed import find_bad_json_lines, find_ragged_rows
+from beamtree.data.malformed import find_bad_json_lines, find_ragged_rows, read_header
 from beamtree.errors import DataError
 
 BadRows = Literal["error", "skip"]
@@ -235,8 +236,10 @@ def _read_text(
     bad_rows: BadRows,
     names: tuple[str, ...] | None = None,
 ) -> Table:
-    """Separated text; RecBole's `name:type` header fields lose their type. All columns are String."""
+    """Separated text; RecBole's `name:type` header fields lose their type. All columns are String, without padding."""
     quote = None if names else '"'
+    if names is None:
+        _check_header(path, content, separator=separator, wanted=wanted)
     malformed: dict[int, str] = {}
     try:
         frame = pl.read_csv(
@@ -263,8 +266,24 @@ def _read_text(
     if names is not None:
         frame = frame.rename(dict(zip(frame.columns, names, strict=False)))
     else:
-        frame = frame.rename({name: name.split(":")[0].strip() for name in frame.columns})
-    return _selected(str(path), frame, wanted=wanted, malformed=malformed)
+        frame = frame.rename({name: _bare_name(name) for name in frame.columns})
+    table = _selected(str(path), frame, wanted=wanted, malformed=malformed)
+    return replace(table, frame=table.frame.with_columns(pl.all().str.strip_chars()))
+
+
+def _bare_name(field: str) -> str:
+    return field.split(":")[0].strip()
+
+
+def _check_header(path: Path, content: Path | bytes, *, separator: str, wanted: Collection[str] | None) -> None:
+    """DataError where two columns that are read have one name: which of them is meant cannot be known."""
+    names = [_bare_name(field) for field in read_header(content, separator=separator)]
+    for name in names:
+        if name and names.count(name) > 1 and (wanted is None or name in wanted):
+            fields = " and ".join(str(place) for place, other in enumerate(names, 1) if other == name)
+            raise DataError(
+                f"{path}: the header has the column {name!r} in the fields {fields}. Rename or remove all but one."
+            )
 
 
 def _read_movielens(

@@ -7,9 +7,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from beamtree.data.interactions import InteractionLog, ReadReport, read_interactions
+from beamtree.data.parse import ID_CHARACTERS
 from beamtree.errors import DataError, SettingsError
+from beamtree.serving.schemas import EventsBody
 
 
 def write(path: Path, text: str) -> Path:
@@ -92,11 +95,32 @@ def test_a_bad_row_is_named_with_its_value_and_a_remedy(text: str, row: int, pro
 
 def test_an_id_that_is_no_id_is_refused() -> None:
     frame = pl.DataFrame({"user_id": [1.0, 2.5], "item_id": [1, 2], "timestamp": [1, 2]})
-    with pytest.raises(DataError, match=r"the table, row 2, column 'user_id': expected an integer or a text, got 2\.5"):
+    with pytest.raises(
+        DataError, match=r"the table, row 2, column 'user_id': expected an integer or a text of .*, got 2\.5"
+    ):
         read_interactions(frame)
     frame = pl.DataFrame({"user_id": [1], "item_id": [[1, 2]], "timestamp": [1]})
     with pytest.raises(DataError, match="row 1, column 'item_id': expected an integer or a text"):
         read_interactions(frame)
+
+
+def test_an_id_that_no_request_could_name_is_refused(tmp_path: Path) -> None:
+    longest, longer = "é" * ID_CHARACTERS, "é" * (ID_CHARACTERS + 1)
+    log = "user_id,item_id,timestamp\nu,{},1\nu,b,2\n"
+    assert read_interactions(write(tmp_path / "log.csv", log.format(longest))).frame["item_id"][0] == longest
+    path = write(tmp_path / "log.csv", log.format(longer))
+    with pytest.raises(
+        DataError, match=r"row 1, column 'item_id': expected .* at most 512 .* got 'é{80}\.\.\.'"
+    ) as refused:
+        read_interactions(path)
+    assert len(str(refused.value)) < 500
+    assert read_interactions(path, bad_rows="skip", rejects_file=tmp_path / "bad.csv").frame["item_id"].to_list() == [
+        "b"
+    ]
+    asked = {"events": [{"user_id": longest, "item_id": longest}]}
+    EventsBody.model_validate(asked)
+    with pytest.raises(ValidationError):
+        EventsBody.model_validate({"events": [{"user_id": longer, "item_id": longest}]})
 
 
 def test_other_bad_rows_are_counted_in_the_message() -> None:
@@ -117,7 +141,7 @@ def test_skipped_rows_are_counted_and_listed(tmp_path: Path) -> None:
     assert [(line["row"], line["column"], line["value"]) for line in listed] == [
         ("2", "item_id", ""),
         ("3", "timestamp", "soon"),
-        ("4", "user_id", " "),
+        ("4", "user_id", ""),
     ]
     assert {line["file"] for line in listed} == {str(path)}
 

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
+from beamtree.data.interactions import read_interactions
+from beamtree.data.items import read_items
 from beamtree.data.tables import find_files, read_tables
 from beamtree.errors import DataError
 
@@ -151,6 +153,34 @@ def test_latin_1_titles_of_movielens_files_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "movies.dat"
     path.write_bytes("1::Café: Olé::Drama|War\n".encode("latin-1"))
     assert read(path).rows() == [("1", "Café: Olé", "Drama|War")]
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [("csv", ","), ("csv", ";"), ("tsv", "\t")])
+def test_blanks_around_a_field_are_no_part_of_it(suffix: str, separator: str, tmp_path: Path) -> None:
+    rows = [["user_id", " item_id", "timestamp "], [" 7", "12 ", " 5"], ["8", ' "a b" ', "6"], ["8", '" c"', "7"]]
+    path = tmp_path / f"log.{suffix}"
+    path.write_text("\n".join(separator.join(row) for row in rows) + "\n")
+    log = read_interactions(path).frame
+    assert log.rows()[:1] == [(7, "12", 5)]
+    assert log["item_id"].to_list()[2] == "c"
+    path.write_text(separator.join(["user_id", "item_id", "timestamp"]) + f"\n 7{separator}\u00a012 {separator}5\n")
+    assert read_interactions(path).frame.rows() == [(7, 12, 5)], "integers stay integers"
+    frame = pl.DataFrame({"user_id": [" 7"], "item_id": ["a "], "timestamp": [5]})
+    assert read_interactions(frame).frame.rows() == [(" 7", "a ", 5)], "tables with types mean what they say"
+
+
+@pytest.mark.parametrize(
+    "header", ["user_id,item_id,user_id,timestamp", "user_id:token,item_id, user_id:float,timestamp"]
+)
+def test_a_column_that_is_there_twice_is_refused(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(f"{header}\n1,2,3,4\n")
+    with pytest.raises(DataError, match=r"has the column 'user_id' in the fields 1 and 3\. Rename or remove"):
+        read_interactions(path)
+    path.write_text("user_id,item_id,timestamp,note,note,,\n1,2,3,4,5,,\n")
+    assert read_interactions(path).frame.rows() == [(1, 2, 3)], "columns that are not read may be there twice"
+    with pytest.raises(DataError, match="'note' in the fields 4 and 5"):
+        read_items(path)
 
 
 def test_rows_with_too_many_fields_stop_or_are_listed(tmp_path: Path) -> None:

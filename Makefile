@@ -7,7 +7,12 @@ NATIVE := $(wildcard CMakeLists.txt beamtree/native/src/*.cpp beamtree/native/sr
 CXX    ?= g++
 CHECK  := $(CXX) -std=c++20 -g -O1 -march=native -pthread -fno-omit-frame-pointer tests/native/exercise_kernels.cpp
 
-.PHONY: demo test lint types imports unit format image-check native sanitize experiments report clean
+TOOLS  := .make/tools
+LOCK   := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' --no-emit-index-url --constraint constraints.txt $(UPGRADE)
+PAGE   := beamtree/serving/page
+
+.PHONY: demo test lint types imports unit format image-check native sanitize soak lock audit sbom pin-images experiments report clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -33,7 +38,7 @@ image-check: $(STAMP)
 
 # Compile the kernels anew into the environment.
 native: $(STAMP)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -c "import beamtree.native._kernels"
 
 # Every kernel over odd sizes: reads past an end, undefined behaviour, data races.
@@ -41,6 +46,38 @@ sanitize:
 	@mkdir -p build
 	$(CHECK) -fsanitize=address,undefined -fno-sanitize-recover=undefined -o build/kernels-address && build/kernels-address
 	$(CHECK) -fsanitize=thread -o build/kernels-thread && build/kernels-thread
+
+# A real server under load with kills, a full disk, locks and reloads; SECONDS=3600 for an hour. `make test` runs some seconds of it.
+SECONDS ?= 600
+soak: $(STAMP)
+	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS)
+
+# requirements/*.lock from pyproject.toml and requirements/*.in; versions stay as they are unless UPGRADE=--upgrade.
+# torch is not in them: CPU and CUDA builds of one version have different hashes. constraints.txt has its version.
+lock: $(TOOLS)/installed
+	echo "torch; sys_platform == 'never'" | $(LOCK) pyproject.toml --extra dev --override - --no-emit-package torch --output-file requirements/test.lock
+	$(LOCK) pyproject.toml --extra serve --constraint requirements/test.lock --output-file requirements/image.lock
+	$(LOCK) requirements/build.in --constraint requirements/test.lock --output-file requirements/build.lock
+	$(LOCK) requirements/tools.in --output-file requirements/tools.lock
+
+# Known weaknesses of everything that is locked, and of the page's build tools. Fails where one is known or a package could not be looked up.
+audit: $(TOOLS)/installed
+	for lock in image build test tools; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
+	cd $(PAGE) && npm audit --package-lock-only
+
+# What the image holds, as CycloneDX. The page holds no package: npm only brings what builds it.
+sbom: $(TOOLS)/installed
+	@mkdir -p build
+	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json requirements/image.lock
+
+# The base images by digest, in the Dockerfile and the compose file; needs docker and its registry.
+pin-images: $(STAMP)
+	$(BIN)/python -m tests.deploy.pin_images
+
+$(TOOLS)/installed: requirements/tools.lock
+	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/tools.lock
+	@touch $@
 
 SETTINGS := experiments/settings
 SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/small-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml
@@ -59,9 +96,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(STAMP): pyproject.toml constraints.txt $(NATIVE)
+$(STAMP): pyproject.toml constraints.txt requirements/build.lock requirements/test.lock $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/build.lock --requirement requirements/test.lock
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@mkdir -p $(@D) && touch $@
 
 clean:

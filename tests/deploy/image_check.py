@@ -57,9 +57,12 @@ def run_build_stage(stage: Stage, *, folder: Path) -> Path:
 
 
 def _copy(source: Path, destination: Path, *, into: bool) -> None:
+    destination.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
         shutil.copytree(source, destination, ignore=shutil.ignore_patterns("__pycache__"))
     else:
+        if into:
+            destination.mkdir(exist_ok=True)
         shutil.copy(source, destination / source.name if into else destination)
 
 

@@ -20,7 +20,7 @@ COMPILERS = ("g++", "gcc", "clang", "build-essential", "cmake", "ninja")
 
 def test_both_stages_share_a_slim_python_that_the_package_allows() -> None:
     assert BUILD.base == RUNTIME.base
-    found = re.fullmatch(r"python:(\d+\.\d+)-slim-\w+", BUILD.base)
+    found = re.fullmatch(r"python:(\d+\.\d+)-slim-\w+(@sha256:[0-9a-f]{64})?", BUILD.base)
     assert found is not None
     assert SpecifierSet(PROJECT["requires-python"]).contains(found[1])
 
@@ -31,10 +31,14 @@ def test_a_compiler_is_in_the_build_stage_only() -> None:
     assert RUNTIME.texts("COPY") == ["--from=build /opt/beamtree /opt/beamtree"]
 
 
-def test_the_install_is_that_of_the_serve_extra_for_any_machine() -> None:
-    [install] = [text for text in BUILD.texts("RUN") if " install " in text and "apt-get" not in text]
-    assert re.findall(r"\.\[(\w+)\]", install) == ["serve"]
-    assert "BEAMTREE_ARCH=${BEAMTREE_ARCH}" in install
+def test_all_that_is_fetched_has_a_hash_and_the_kernels_are_built_for_any_machine() -> None:
+    commands = [text for text in BUILD.texts("RUN") if " -m pip " in text]
+    fetching = [text for text in commands if "--no-deps" not in text]
+    assert [text.split()[-1] for text in fetching] == ["requirements/build.lock", "requirements/image.lock"]
+    assert all("--require-hashes" in text for text in fetching)
+    [build] = [text for text in commands if " wheel " in text]
+    assert "--no-build-isolation" in build, "else pip fetches what builds the package by itself"
+    assert "BEAMTREE_ARCH=${BEAMTREE_ARCH}" in build
     assert BUILD.texts("ARG") == ["BEAMTREE_ARCH=x86-64-v3"]
     assert "BEAMTREE_ARCH" in (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
 
@@ -48,7 +52,8 @@ def test_the_serve_extra_brings_no_training_packages() -> None:
 
 def test_everything_that_building_reads_is_copied_and_let_through() -> None:
     copied = {source for text in BUILD.texts("COPY") for source in text.split()[:-1]}
-    needed = {"pyproject.toml", "CMakeLists.txt", "constraints.txt", "beamtree", PROJECT["readme"]}
+    locks = {"requirements/build.lock", "requirements/image.lock"}
+    needed = {"pyproject.toml", "CMakeLists.txt", "beamtree", PROJECT["readme"]} | locks
     assert copied == needed | set(PROJECT["license-files"])
     rules = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     let_through = {rule[1:] for rule in rules if rule.startswith("!")}

@@ -50,7 +50,7 @@ sanitize:
 # A real server under load with kills, a full disk, locks and reloads; SECONDS=3600 for an hour. `make test` runs some seconds of it.
 SECONDS ?= 600
 soak: $(STAMP)
-	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS)
+	$(BIN)/python -m tests.serving.soak --seconds $(SECONDS)
 
 # requirements/*.lock from pyproject.toml and requirements/*.in; versions stay as they are unless UPGRADE=--upgrade.
 # torch is not in them: CPU and CUDA builds of one version have different hashes. constraints.txt has its version.

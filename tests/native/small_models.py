@@ -8,7 +8,7 @@ from beamtree.config import Config, ModelSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.engine import Engine, SearchingScorer
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import Shape, random_weights
 from tests.retrieval.numpy_scorer import NumpyScorer
@@ -23,7 +23,7 @@ def random_tree(generator: np.random.Generator, *, items: int, vacant: int = 0, 
 def random_attention(
     generator: np.random.Generator, tree: ItemTree, shape: Shape, *, separate: bool = False
 ) -> tuple[AttentionArrays, Engine]:
-    """The same random network for the kernels and for the NumPy engine."""
+    """The same random network for the kernels, and for the reference search over a score in NumPy."""
     weights = {
         name: array.numpy() for name, array in random_weights(shape, seed=int(generator.integers(1 << 30))).items()
     }
@@ -41,6 +41,7 @@ def random_attention(
     tables = {"node_table": node_table} | ({} if item_table is None else {"item_table": item_table})
     named = {f"attention/{name}": array for name, array in (weights | tables).items()}
     engine = Engine(NumpyScorer(named, tree, config=Config(model=settings)), tree)
+    assert not isinstance(engine.scorer, SearchingScorer), "the reference search is what the kernels are held to"
     return AttentionArrays(network, node_table, item_table), engine
 
 

@@ -33,7 +33,7 @@ SHAPE = Shape()
     layer_norm=st.booleans(),
     filters=st.sampled_from(["none", "allowed", "excluded", "both"]),
 )
-def test_search_and_scan_equal_the_numpy_engine(
+def test_search_and_scan_equal_the_reference(
     seed: int,
     items: int,
     vacant: int,
@@ -47,7 +47,7 @@ def test_search_and_scan_equal_the_numpy_engine(
     generator = np.random.default_rng(seed)
     shape = Shape(normalisation="layer" if layer_norm else "none")
     tree = random_tree(generator, items=items, vacant=vacant, branching=branching)
-    attention, engine = random_attention(generator, tree, shape, separate=separate)
+    attention, reference = random_attention(generator, tree, shape, separate=separate)
     histories = random_histories(generator, tree, shape, count=3)
     allowed = generator.random(items) < 0.4 if filters in ("allowed", "both") else None
     excluded = None
@@ -57,12 +57,12 @@ def test_search_and_scan_equal_the_numpy_engine(
     score = KernelScore(tree, attention=attention)
     asked = score.requests(requests)
 
-    expected = engine.search(requests, k=k, beam_width=beam)
+    expected = reference.search(requests, k=k, beam_width=beam)
     found, scores = score.beam_search(asked, k=k, beam_widths=np.full(3, max(beam, k)))
     np.testing.assert_array_equal(found, expected.items)
     np.testing.assert_allclose(scores, expected.scores, atol=2e-4)
 
-    expected = engine.scan(requests, k=k)
+    expected = reference.scan(requests, k=k)
     found, scores = score.exact_scan(asked, k=k)
     np.testing.assert_array_equal(found, expected.items)
     np.testing.assert_allclose(scores, expected.scores, atol=2e-4)

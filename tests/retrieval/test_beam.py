@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan, first_searched_level
+from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan, first_searched_level, widened
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
 from tests.small import Ragged, ragged, random_tree
@@ -185,3 +185,7 @@ def test_whatever_the_filters_every_result_is_eligible_and_none_is_missing(
     assert widest.leaves.tolist() == exact.leaves.tolist()
     expected = sorted(eligible, key=lambda leaf: (-float(score(tree.height, np.array([leaf]))[0]), leaf))[:k]
     assert exact.leaves.tolist() == expected
+
+
+def test_a_beam_grows_by_what_is_excluded_to_at_most_twice_its_width() -> None:
+    assert widened(10, [0, 3, 10, 25]).tolist() == [10, 13, 20, 20]

@@ -112,7 +112,7 @@ def test_a_mask_that_does_not_fit_is_refused(tree: ItemTree, allowed: NDArray[np
     ("items", "offsets", "message"),
     [
         ([0, 5], [0, 2], "from 0 to 4"),
-        ([-2], [0, 1], "from 0 to 4"),
+        ([3, -2], [0, 2], "from 0 to 4"),
         ([0, 1], [0, 1], "rise from 0 to its 2 items"),
         ([0, 1], [1, 2], "rise from 0 to its 2 items"),
         ([0, 1], [0, 2, 1, 2], "rise from 0 to its 2 items"),

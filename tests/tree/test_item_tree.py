@@ -112,10 +112,12 @@ def test_levels_may_differ_from_node_to_node() -> None:
 
 
 @pytest.mark.parametrize("level", [-1, 4])
-def test_a_level_that_does_not_exist_is_refused(level: int) -> None:
+def test_a_level_that_does_not_exist_is_refused_also_among_others_that_do(level: int) -> None:
     tree = ItemTree(2, np.arange(7, dtype=np.int32))
     with pytest.raises(InputError, match=f"level from 0 .* to 3 .*got {level}"):
         tree.ancestors([0], level)
+    with pytest.raises(InputError, match="level from 0"):
+        tree.ancestors(np.zeros((1, 3), dtype=np.int64), np.array([0, level, 1]))
     with pytest.raises(InputError, match="got"):
         tree.occupied(level)
 

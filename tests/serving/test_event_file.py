@@ -21,6 +21,8 @@ from beamtree.serving.event_file import (
     prune_all,
 )
 
+LARGEST = 2**63 - 1
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -222,10 +224,18 @@ def test_erasures_are_noticed_once_by_everyone(file: EventFile, path: Path) -> N
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("7", ["7", 7]), ("8", ["8"]), ("9", [9]), ("-3", [-3]), ("07", []), ("²", []), ("9" * 30, []), ("--1", [])],
+    [
+        *[("7", ["7", 7]), ("8", ["8"]), ("9", [9]), ("-3", [-3]), ("07", []), ("²", []), ("9" * 30, []), ("--1", [])],
+        *[
+            (f"{LARGEST}", [LARGEST]),
+            (f"{LARGEST + 1}", []),
+            (f"{-LARGEST - 1}", [-LARGEST - 1]),
+            (f"{-LARGEST - 2}", []),
+        ],
+    ],
 )
 def test_a_text_can_mean_a_text_or_an_integer(file: EventFile, text: str, found: Sequence[Id]) -> None:
-    append(file, *[(user, "a") for user in (7, "7", "8", 9, -3)])
+    append(file, *[(user, "a") for user in (7, "7", "8", 9, -3, LARGEST, -LARGEST - 1)])
     assert file.users_spelt(text) == found
 
 

@@ -12,12 +12,13 @@ from torch.nn import functional
 
 from beamtree.config import PathCorrection, PathMode, PathStart
 from beamtree.diagnostics.sampling import top_down_log_q
+from beamtree.errors import InputError
 from beamtree.model import scoring
 from beamtree.model.attention import Attention
 from beamtree.model.scoring import prepare_history
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import Candidates, NegativeSampler, UniformNegatives
-from beamtree.training.tree_negatives import TreeNegatives
+from beamtree.training.tree_negatives import TreeNegatives, _choose
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING
 from tests.small import model_settings, plain_scores, random_histories, random_tree, score_of, stirred_model
@@ -168,6 +169,25 @@ def test_draws_follow_the_product_rule(attention_levels: int | None) -> None:
     q[tree.leaf_of_item[5]] = 0.0
     np.testing.assert_allclose(drawn, q, atol=0.05)
     assert np.abs(drawn - 1 / 12).max() > 0.05
+
+
+@pytest.mark.parametrize("first_level", [1, 2, 3])
+def test_paths_from_the_root_need_all_levels_to_be_learned(first_level: int) -> None:
+    tree = random_tree(8, branching=2, seed=1)
+    score = score_of(stirred_model(model_settings(attention_levels=tree.height + 1 - first_level), tree, seed=2))
+    assert min(score.learned_levels()) == first_level
+    TreeNegatives(score, count=3, start="level")
+    if first_level == 1:
+        TreeNegatives(score, count=3, start="root")
+    else:
+        with pytest.raises(InputError, match=f"levels above {first_level} are not learned, got start = 'root'"):
+            TreeNegatives(score, count=3, start="root")
+
+
+def test_a_choice_is_always_one_of_the_choices() -> None:
+    rounded = np.log(np.array([0.333333, 0.333333, 0.333333], dtype=np.float32))
+    uniform = np.array([0.0, 0.3, 0.4, 0.7, np.nextafter(1.0, 0.0)])
+    assert _choose(rounded, uniform=uniform).tolist() == [0, 0, 1, 2, 2]
 
 
 @pytest.mark.parametrize("part", [{"dropout": 0.5}, {"normalisation": "batch"}], ids=["dropout", "batch statistics"])

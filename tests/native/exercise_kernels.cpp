@@ -99,6 +99,7 @@ struct Remembered {
     std::vector<_Float16> strengths, weights;
     std::vector<std::int32_t> most_popular;
     std::vector<float> popularity;
+    std::vector<float> returns;
     Memory memory;
 
     Remembered(std::mt19937& random, index_t items, index_t height) {
@@ -117,10 +118,12 @@ struct Remembered {
         most_popular.resize(static_cast<std::size_t>(items));
         std::iota(most_popular.begin(), most_popular.end(), 0);
         popularity.assign(static_cast<std::size_t>(items), 1.0f);
+        returns.assign(static_cast<std::size_t>(items), 1.5f);
         memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20, false},
                         Links{company.offsets.data(), company.items.data(), weights.data(), 1.0f, 1.0f, 50, true}};
         memory.repeat_weight = 0.5f;
         memory.repeat_fade = 0.99f;
+        memory.returns = returns.data();
         memory.popularity_weight = 0.1f;
         memory.most_popular = most_popular.data();
         memory.popularity = popularity.data();

@@ -156,6 +156,15 @@ def test_who_writes_keeps_others_out_for_a_bounded_time(file: EventFile, path: P
     other.close()
 
 
+def test_a_transaction_that_cannot_begin_says_so_and_leaves_the_other_alone(file: EventFile) -> None:
+    with file.transaction():
+        file.add([StoredEvent(1, 1, 1.0)])
+        with pytest.raises(sqlite3.OperationalError, match="within a transaction"), file.transaction():
+            pytest.fail("two transactions at once")
+        file.add([StoredEvent(1, 2, 1.0)])
+    assert told(file) == [(1, 1), (1, 2)]
+
+
 def test_a_key_stands_for_the_same_events_for_a_day(path: Path) -> None:
     now = [1000.0]
     file = EventFile(path, clock=lambda: now[0])

@@ -13,10 +13,10 @@ from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Requests
 from beamtree.data.split import HeldOut
 from beamtree.errors import DataError, SettingsError
-from beamtree.evaluation.labels import reachable_labels
+from beamtree.evaluation.labels import _among, reachable_labels
 from beamtree.evaluation.protocol import describe_protocol, evaluate
 from beamtree.retrieval.result import SearchResult
-from tests.small import small_config
+from tests.small import ragged, small_config
 
 
 def dataset_of(lists: list[list[int]]) -> Dataset:
@@ -62,6 +62,29 @@ def measured(**changes: Any) -> tuple[Any, list[int]]:
     system = Listed(RECOMMENDED)
     found = evaluate(system, DATASET, USERS, config=config_with(**changes), cutoffs=(3,))
     return found, system.asked
+
+
+@pytest.mark.parametrize(
+    ("items", "rows", "seen", "expected"),
+    [
+        ([9, 0], [0, 1], [[1], [4]], [False, False]),
+        ([4], [1], [[9], [1]], [False]),
+        ([4, 9, 1, 4], [0, 0, 1, 1], [[9], [1]], [False, True, True, False]),
+    ],
+)
+def test_what_another_user_has_seen_is_not_taken_for_ones_own(
+    items: list[int], rows: list[int], seen: list[list[int]], expected: list[bool]
+) -> None:
+    """Whichever of labels and seen items has the largest id."""
+    labels = np.array(items, dtype=np.int32), np.array(rows, dtype=np.int64)
+    assert _among(labels, ragged(seen)).tolist() == expected
+
+
+@pytest.mark.parametrize(("protocol", "exclude_seen"), [("clean", True), ("clean", False), ("paper", True)])
+def test_seen_items_are_excluded_where_the_settings_and_the_protocol_say_so(protocol: str, exclude_seen: bool) -> None:
+    config = config_with(protocol=protocol, exclude_seen=exclude_seen)
+    found = reachable_labels(USERS, DATASET.sequences, config=config)
+    assert found.excludes_seen is (protocol == "clean" and exclude_seen)
 
 
 def test_labels_that_were_seen_do_not_count_and_users_without_others_are_left_out() -> None:

@@ -66,6 +66,23 @@ def test_a_lock_that_its_holder_removed_is_not_taken_for_one(tmp_path: Path, mon
         assert str(os.getpid()) in path.read_text(), "the file that is there is the one that is locked"
 
 
+def test_a_lock_that_was_removed_while_it_was_taken_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, take = tmp_path / "lock", fcntl.flock
+    removals = iter([True, True])
+
+    def flock(stream: int, operation: int) -> None:
+        if next(removals, False):
+            path.unlink()
+        take(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with exclusive(path, on_wait=pytest.fail, should_stop=never):
+        assert str(os.getpid()) in path.read_text()
+        path.unlink()  # whoever removes it meanwhile does not make the end fail
+
+
 def test_a_folder_belongs_to_one_fit_and_leavings_block_nobody(tmp_path: Path) -> None:
     lock = tmp_path / "model.lock"
     lock.write_text("anything at all")
@@ -93,6 +110,15 @@ def test_where_there_are_no_locks_it_goes_on_with_a_warning(
     monkeypatch.setattr(fcntl, "flock", flock)
     enter(tmp_path / "lock")
     assert "no locks" in caplog.text
+
+
+def test_a_disk_that_fails_is_not_taken_for_one_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_: int, __: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(ArtefactError, match="input/output error"):
+        enter(tmp_path / "lock")
 
 
 def test_a_lock_that_cannot_be_written_says_so(tmp_path: Path) -> None:

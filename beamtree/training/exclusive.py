@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -70,14 +70,14 @@ def _open_and_take(path: Path) -> TextIO | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            stream = path.open("a", encoding="utf-8")
-            if not _take(stream):
-                stream.close()
-                return None
-            if _is_at(stream, path):
-                _write_holder(stream)
-                return stream
-            stream.close()  # its holder removed it in between: the lock of a file that nobody finds is worth nothing
+            with ExitStack() as opened:
+                stream = opened.enter_context(path.open("a", encoding="utf-8"))
+                if not _take(stream):
+                    return None
+                if _is_at(stream, path):  # else its holder removed it in between, and the next one would not find it
+                    _write_holder(stream)
+                    opened.pop_all()
+                    return stream
     except OSError as error:
         raise ArtefactError(
             f"Could not write the lock {path}: {error.strerror or error}. Check that the folder is writable and the "

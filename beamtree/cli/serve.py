@@ -49,9 +49,10 @@ def serve(
     missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "httptools") if find_spec(name) is None]
     if missing:
         raise InputError(f"Serving needs {', '.join(missing)}: pip install 'beamtree[serve]'.")
+    from beamtree.serving.limits import Limits
     from beamtree.serving.logs import log_to
     from beamtree.serving.run import serve as run_server
-    from beamtree.serving.settings import Limits, ServerSettings
+    from beamtree.serving.settings import ServerSettings
 
     settings = ServerSettings(
         model=model,

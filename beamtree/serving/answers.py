@@ -9,12 +9,11 @@ from beamtree.retrieval.request import Allow, Explanation, Recommendations, Reco
 from beamtree.serving.api_error import ApiError, wrong_id_type
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.histories import Histories
+from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.schemas import Recommend
 
 Answers = list[dict[str, Any]]
-
-MAX_SHOWN_IDS = 100
 
 
 def answer_calls(
@@ -56,7 +55,7 @@ def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: His
         raise ApiError(422, "no_known_items", str(error)) from None
     except UnknownIdsError as error:
         code = "unknown_user" if isinstance(error, UnknownUsersError) else "unknown_ids"
-        raise ApiError(422, code, str(error), details=error.ids[:MAX_SHOWN_IDS]) from None
+        raise ApiError(422, code, str(error), details=error.ids[:SHOWN_IDS]) from None
 
 
 def _request(asked: Recommend) -> RecommendRequest:

@@ -6,10 +6,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from beamtree.errors import IdTypeError
+from beamtree.serving.limits import CONDITION_CHARACTERS, ID_CHARACTERS
 
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
-ID_PROBLEM = "an id is an integer of 64 bits or a text of at most 512 characters"
+ID_PROBLEM = f"an id is an integer of 64 bits or a text of at most {ID_CHARACTERS} characters"
+VALUE_PROBLEM = f"a value is true, false, a finite number or a text of at most {CONDITION_CHARACTERS:,} characters"
 NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
 
@@ -66,7 +68,10 @@ def unusable(error: ValidationError) -> ApiError:
     details: dict[str, dict[str, Any]] = {}
     for fault in faults:
         field, problem = _where(fault["loc"]), fault["msg"].removeprefix("Value error, ")
-        if fault["loc"] and str(fault["loc"][-1]).startswith("constrained-"):
+        branch = str(fault["loc"][-1]) if fault["loc"] else ""
+        if branch == "bool":
+            problem = VALUE_PROBLEM
+        elif branch.startswith("constrained-"):
             problem = ID_PROBLEM
         elif fault["type"] == "extra_forbidden":
             problem = NO_SUCH_FIELD
@@ -80,7 +85,7 @@ def unusable(error: ValidationError) -> ApiError:
 
 def shortened(value: object) -> str:
     """A value as people may see it in a message, never longer than a line."""
-    text = repr(value[:5] if isinstance(value, list | str) and len(value) > SHOWN_CHARACTERS else value)
+    text = repr(value[: SHOWN_CHARACTERS + 1] if isinstance(value, list | str) else value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 

@@ -10,13 +10,11 @@ import polars as pl
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
 from beamtree.data.raw_ids import RawIds
 from beamtree.serving.conditions import check_column
+from beamtree.serving.limits import LISTED_VALUES
 from beamtree.types import Int32Array, Int64Array
 
 IntArray = npt.NDArray[np.integer]
 Row = dict[str, Any]
-
-LISTED_VALUES = 100
-"""A column with more distinct values than this is not listed value by value."""
 
 
 class Catalogue:

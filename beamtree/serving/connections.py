@@ -4,7 +4,8 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MAX_HEADER_BYTES = 65_536
+from beamtree.serving.limits import HEADER_BYTES
+
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -35,7 +36,7 @@ class PatientProtocol(HttpToolsProtocol):
         if self._headers_due is None:
             self._start_clock()
         self._header_bytes += len(data)
-        if self._header_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+        if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
             self.transport.write(TOO_LARGE)
             self.transport.close()
 

@@ -19,14 +19,24 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType
 
+from beamtree.serving.limits import (
+    COLUMN_NAME_CHARACTERS,
+    COLUMNS,
+    CONDITION_CHARACTERS,
+    CONDITION_VALUES,
+    CONDITIONS,
+    ID_CHARACTERS,
+)
+
 WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
-AnyId = WholeNumber | Annotated[StrictStr, Field(max_length=512)]
+AnyId = WholeNumber | Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
 ItemId = TypeAliasType("ItemId", AnyId)
 UserId = TypeAliasType("UserId", AnyId)
-ColumnName = TypeAliasType("ColumnName", StrictStr)
+ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=COLUMN_NAME_CHARACTERS)])
 """Named, so that the OpenAPI document can say what the ids and columns of the served model are."""
 
-Value = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | StrictStr
+ConditionText = Annotated[StrictStr, Field(max_length=CONDITION_CHARACTERS)]
+Value = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | ConditionText
 UnknownIds = Literal["report", "ignore", "refuse"]
 
 
@@ -38,8 +48,10 @@ class Condition(_Asked):
     """One condition on a column of the item table; of the four, at least one is given and all given ones must hold."""
 
     column: ColumnName = Field(description="a column of the item table, such as category")
-    one_of: Annotated[list[Value], Field(max_length=1000)] | None = Field(None, description="one of these values")
-    contains: StrictStr | None = Field(None, description="a text column holds this; a list column has this element")
+    one_of: Annotated[list[Value], Field(max_length=CONDITION_VALUES)] | None = Field(
+        None, description="one of these values"
+    )
+    contains: ConditionText | None = Field(None, description="a text column holds this; a list column has this element")
     at_least: Value | None = Field(None, description="the smallest value that is allowed; dates as ISO texts")
     at_most: Value | None = Field(None, description="the largest value that is allowed")
 
@@ -54,7 +66,7 @@ class Allow(_Asked):
     """Which items may come back: these ids, and those that meet all conditions; given both, both must hold."""
 
     ids: list[ItemId] | None = None
-    where: Annotated[list[Condition], Field(max_length=16)] | None = None
+    where: Annotated[list[Condition], Field(max_length=CONDITIONS)] | None = None
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -86,7 +98,7 @@ class Recommend(_Asked):
         validation_alias=AliasChoices("fallback", "without_known_items"),
         description="for a history without any known item: the most popular items, or 422",
     )
-    columns: Annotated[list[ColumnName], Field(max_length=32)] = Field(
+    columns: Annotated[list[ColumnName], Field(max_length=COLUMNS)] = Field(
         [], description="columns of the item table to return with each item"
     )
     explain: StrictBool = Field(

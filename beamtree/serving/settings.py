@@ -5,20 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
-class Limits(BaseModel):
-    """The most that one request may ask for. Whatever exceeds one of these gets a 4xx answer that names it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    body_bytes: int = Field(1_048_576, ge=1024, description="bytes of a request body")
-    batch: int = Field(64, ge=1, description="recommendation requests in one call")
-    history: int = Field(5000, ge=1, description="items of a history; of a stored one, the latest so many are used")
-    k: int = Field(1000, ge=1, description="items of one answer")
-    beam: int = Field(2000, ge=1, description="beam width")
-    ids: int = Field(10_000, ge=1, description="ids in `exclude` or in `allow`")
-    explained: int = Field(4, ge=1, description="requests of one call that may ask for an explanation")
-    events: int = Field(1000, ge=1, description="events in one call")
+from beamtree.serving.limits import Limits
 
 
 class ServerSettings(BaseModel):

@@ -9,9 +9,9 @@ from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.histories import Histories
+from beamtree.serving.limits import Limits
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, RecommendBody
-from beamtree.serving.settings import Limits
 
 Responses = dict[int | str, dict[str, Any]]
 REFERENCE = "#/components/schemas/{model}"

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from beamtree.data.raw_ids import unknown_ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
-from beamtree.serving.answers import MAX_SHOWN_IDS
 from beamtree.serving.api_error import ApiError, shortened, unusable, wrong_id_type
 from beamtree.serving.event_file import StoredEvent
 from beamtree.serving.events import EventStore
+from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import EventsAnswer, EventsBody
 from beamtree.serving.service import Service
@@ -84,7 +84,7 @@ def _check(service: Service, asked: EventsBody) -> list[Id]:
             422,
             "unknown_ids",
             f"{len(unknown)} items are unknown to the model, the first is {shortened(unknown[0])}. No event was taken.",
-            details=unknown[:MAX_SHOWN_IDS],
+            details=unknown[:SHOWN_IDS],
         )
     return unknown
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query, Response
 from beamtree.errors import InputError
 from beamtree.retrieval.similar import Similarity
 from beamtree.serving.api_error import ApiError, shortened
+from beamtree.serving.limits import COLUMNS, FOUND_ITEMS, SEARCH_CHARACTERS
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.routes.contract import ITEM_ERRORS, QUERY_ERRORS
 from beamtree.serving.schemas import ItemAnswer, ItemsAnswer, SimilarAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
-MAX_FOUND = 100
-
 Columns = Annotated[
-    list[str] | None, Query(alias="column", description="columns to return; default: title and category", max_length=32)
+    list[str] | None,
+    Query(alias="column", description="columns to return; default: title and category", max_length=COLUMNS),
 ]
 
 
@@ -32,9 +32,9 @@ def item_routes(service: Service) -> APIRouter:
         summary="Find items by a text in id or title, or look up several by their ids",
     )
     async def find_items(
-        search: Annotated[str, Query(max_length=200, description="empty: the most popular items")] = "",
-        limit: Annotated[int, Query(ge=1, le=MAX_FOUND, description="the most that a search returns")] = 20,
-        ids: Annotated[list[str] | None, Query(alias="id", max_length=MAX_FOUND, description="no search")] = None,
+        search: Annotated[str, Query(max_length=SEARCH_CHARACTERS, description="empty: the most popular items")] = "",
+        limit: Annotated[int, Query(ge=1, le=FOUND_ITEMS, description="the most that a search returns")] = 20,
+        ids: Annotated[list[str] | None, Query(alias="id", max_length=FOUND_ITEMS, description="no search")] = None,
         column: Columns = None,
     ) -> Response:
         model = service.deployment.current
@@ -65,7 +65,7 @@ def item_routes(service: Service) -> APIRouter:
     )
     async def similar_items(
         item_id: str,
-        k: Annotated[int, Query(ge=1, le=MAX_FOUND)] = 10,
+        k: Annotated[int, Query(ge=1, le=FOUND_ITEMS)] = 10,
         by: Annotated[
             Literal["tree", "embedding", "memory", "both"],
             Query(description="both: by everything that the model has"),

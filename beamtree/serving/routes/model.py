@@ -10,13 +10,13 @@ from beamtree.data.columns import CATEGORY
 from beamtree.retrieval.request import DEFAULT_K
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.catalogue import count_values
+from beamtree.serving.limits import SAMPLED_ITEMS
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.routes.contract import NODE_ERRORS
 from beamtree.serving.schemas import ModelAnswer, NodeAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
-MAX_SAMPLED = 50
 SHOWN_VALUES = 5
 CHILD_SAMPLE = 3
 LARGEST_NUMBER = 2**31 - 1
@@ -39,7 +39,7 @@ def model_routes(service: Service) -> APIRouter:
     async def tree_node(
         level: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
         node: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
-        sample: Annotated[int, Query(ge=0, le=MAX_SAMPLED, description="how many items below to show")] = 10,
+        sample: Annotated[int, Query(ge=0, le=SAMPLED_ITEMS, description="how many items below to show")] = 10,
     ) -> Response:
         model = service.deployment.current
         tree = model.artefact.tree

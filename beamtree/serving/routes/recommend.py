@@ -5,10 +5,10 @@ from pydantic import ValidationError
 
 from beamtree.serving.answers import Answers
 from beamtree.serving.api_error import unusable
+from beamtree.serving.limits import Limits
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
 from beamtree.serving.service import Service
-from beamtree.serving.settings import Limits
 from beamtree.serving.wire import json_response, read_body
 
 

@@ -1,0 +1,39 @@
+"""Every bound of the server, in one place: what one request may ask for, and what all of them together may use.
+
+`Limits` are those that an operator may set; the constants hold for every server. Whatever exceeds a bound of a request
+gets a 4xx answer that names it; whatever exceeds a bound of the server gets a 503, or leaves a cache.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Limits(BaseModel):
+    """The most that one request may ask for. Whatever exceeds one of these gets a 4xx answer that names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    body_bytes: int = Field(1_048_576, ge=1024, description="bytes of a request body")
+    batch: int = Field(64, ge=1, description="recommendation requests in one call")
+    history: int = Field(5000, ge=1, description="items of a history; of a stored one, the latest so many are used")
+    k: int = Field(1000, ge=1, description="items of one answer")
+    beam: int = Field(2000, ge=1, description="beam width")
+    ids: int = Field(10_000, ge=1, description="ids in `exclude` or in `allow`")
+    explained: int = Field(4, ge=1, description="requests of one call that may ask for an explanation")
+    events: int = Field(1000, ge=1, description="events in one call")
+
+
+# One request.
+HEADER_BYTES = 65_536
+ID_CHARACTERS = 512
+COLUMN_NAME_CHARACTERS = 512
+COLUMNS = 32
+SEARCH_CHARACTERS = 200
+CONDITIONS = 16
+CONDITION_VALUES = 1000
+CONDITION_CHARACTERS = 1024
+
+# One answer.
+FOUND_ITEMS = 100
+SAMPLED_ITEMS = 50
+LISTED_VALUES = 100
+SHOWN_IDS = 100

@@ -15,8 +15,9 @@ from beamtree.errors import InputError
 from beamtree.retrieval.request import Allow, ItemCondition, RecommendOptions
 from beamtree.types import BoolArray, Int32Array
 
-MAX_BYTES = 64 * 2**20
-MIN_MASKS = 4
+CACHE_BYTES = 32 * 2**20
+ENTRY_BYTES = 512
+"""What a kept mask takes besides its flags: its key, the array, its place in the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +33,20 @@ EVERYTHING = Allowed()
 
 
 class AllowedItems:
-    """Resolves `allow` and `exclude` over one item table. Keeps the latest masks of conditions, up to 64 MB of them."""
+    """Resolves `allow` and `exclude` over one item table. Keeps the latest masks of conditions, up to `cache_bytes`."""
 
-    def __init__(self, item_table: pl.DataFrame, *, ids: RawIds) -> None:
+    def __init__(self, item_table: pl.DataFrame, *, ids: RawIds, cache_bytes: int = CACHE_BYTES) -> None:
         self._item_table = item_table
         self._ids = ids
         self._masks: OrderedDict[Hashable, BoolArray] = OrderedDict()
-        self._capacity = max(MIN_MASKS, MAX_BYTES // max(1, len(item_table)))
+        self._mask_bytes = len(item_table) + ENTRY_BYTES
+        self._capacity = cache_bytes // self._mask_bytes
         self._lock = threading.Lock()
+
+    @property
+    def cached_bytes(self) -> int:
+        """What the kept masks and their keys take."""
+        return len(self._masks) * self._mask_bytes
 
     def resolve(self, options: RecommendOptions) -> Allowed:
         """The items that these options allow; InputError for ids or conditions that cannot be used."""

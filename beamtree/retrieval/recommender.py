@@ -20,7 +20,7 @@ from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
-from beamtree.retrieval.allowed import Allowed, AllowedItems, known_items
+from beamtree.retrieval.allowed import CACHE_BYTES, Allowed, AllowedItems, known_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore
@@ -55,7 +55,7 @@ class Recommender:
     """A loaded model that answers requests.
 
     parts: what makes those parts of its score that beamtree does not know. turn: held while the engine searches, where
-    searches must take turns.
+    searches must take turns. filter_cache_bytes: what the masks of conditions on items may take.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Recommender:
         *,
         parts: "Mapping[str, MakePart] | None" = None,
         turn: AbstractContextManager[object] | None = None,
+        filter_cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.artefact = artefact
         self._parts = tell_items(parts, artefact.item_table)
@@ -72,12 +73,17 @@ class Recommender:
         )
         self.ids = RawIds(artefact.items)
         self._turn = nullcontext() if turn is None else turn
-        self._allowed_items = AllowedItems(artefact.item_table, ids=self.ids)
+        self._allowed_items = AllowedItems(artefact.item_table, ids=self.ids, cache_bytes=filter_cache_bytes)
 
     @classmethod
     def load(cls, directory: str | Path) -> "Recommender":
         """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
         return cls(load_artefact(Path(directory)))
+
+    @property
+    def filter_cache_bytes(self) -> int:
+        """What the masks of conditions take that are kept for the next request."""
+        return self._allowed_items.cached_bytes
 
     @cached_property
     def most_popular(self) -> Int32Array:

@@ -21,7 +21,7 @@ UNKNOWN_IDS: tuple[str, ...] = get_args(UnknownIds)
 
 
 class ItemCondition(Protocol):
-    """A condition on the item table. key: equal for conditions that choose the same items."""
+    """A condition on the item table. key: small, and equal for conditions that choose the same items."""
 
     @property
     def key(self) -> Hashable:

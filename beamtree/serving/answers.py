@@ -11,28 +11,38 @@ from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.histories import Histories
 from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.outcome import outcome_of
 from beamtree.serving.schemas import Recommend
 
 Answers = list[dict[str, Any]]
 
 
+NO_KNOWN_ITEMS = (
+    "The history holds no item that the model knows. Give known items, or ask for popular items instead "
+    "(fallback='popularity')."
+)
+
+
 def answer_calls(
     model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: Histories | None
-) -> list[Answers | ApiError]:
-    """Answers for each call of one or many requests, searched for together; a ApiError where one cannot be answered."""
-    outcomes: list[list[EncodedRequest] | ApiError] = []
-    for asked in calls:
-        try:
-            outcomes.append(understand(model, asked, histories=histories))
-        except ApiError as refusal:
-            outcomes.append(refusal)
-    encoded = [one for outcome in outcomes if isinstance(outcome, list) for one in outcome]
-    answers = iter(model.recommender.answer(encoded))
+) -> list[Answers | BaseException]:
+    """Answers for each call of one or many requests, searched for together.
+
+    In the place of what cannot be answered stands what was raised: ApiError for a refusal, anything else for a failure.
+    Neither touches the other calls: where searching together fails, each call is searched for alone.
+    """
+    understood = [outcome_of(understand, model, asked, histories=histories) for asked in calls]
+    usable = [encoded for encoded in understood if not isinstance(encoded, BaseException)]
+    together = outcome_of(model.recommender.answer, [one for encoded in usable for one in encoded])
+    found = None if isinstance(together, BaseException) else iter(together)
+
+    def answer(asked: Sequence[Recommend], encoded: Sequence[EncodedRequest]) -> Answers:
+        own = model.recommender.answer(encoded) if found is None else [next(found) for _ in encoded]
+        return [_answer(model, *one) for one in zip(asked, encoded, own, strict=True)]
+
     return [
-        outcome
-        if isinstance(outcome, ApiError)
-        else [_answer(model, body, one, next(answers)) for body, one in zip(asked, outcome, strict=True)]
-        for asked, outcome in zip(calls, outcomes, strict=True)
+        encoded if isinstance(encoded, BaseException) else outcome_of(answer, asked, encoded)
+        for asked, encoded in zip(calls, understood, strict=True)
     ]
 
 
@@ -51,8 +61,8 @@ def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: His
         return model.recommender.encode(map(_request, asked), histories=histories)
     except IdTypeError as error:
         raise wrong_id_type(error) from None
-    except ColdStartError as error:
-        raise ApiError(422, "no_known_items", str(error)) from None
+    except ColdStartError:
+        raise ApiError(422, "no_known_items", NO_KNOWN_ITEMS) from None
     except UnknownIdsError as error:
         code = "unknown_user" if isinstance(error, UnknownUsersError) else "unknown_ids"
         raise ApiError(422, code, str(error), details=error.ids[:SHOWN_IDS]) from None

@@ -16,6 +16,7 @@ from beamtree.model.memory import Memory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.catalogue import Catalogue
+from beamtree.serving.limits import FILTER_CACHE_BYTES
 
 TRIED_ITEMS = 5
 
@@ -97,7 +98,7 @@ def assemble(artefact: Artefact) -> LoadedModel:
     expected = (tree.num_nodes, artefact.config.model.embedding_dim)
     if nodes is not None and nodes.shape != expected:
         raise ArtefactError(f"Expected a node table of shape {expected}, got {nodes.shape}. Save the model again.")
-    recommender = Recommender(artefact, turn=_KERNELS)
+    recommender = Recommender(artefact, turn=_KERNELS, filter_cache_bytes=FILTER_CACHE_BYTES)
     return LoadedModel(
         artefact=artefact,
         recommender=recommender,

@@ -1,5 +1,6 @@
 """What Prometheus reads."""
 
+from collections.abc import Callable
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -32,6 +33,9 @@ class Metrics:
         )
         self._depth = Gauge("beamtree_queue_depth", "Jobs that wait for a thread", ["pool"], registry=self.registry)
         self._busy = Gauge("beamtree_busy_threads", "Threads at work", ["pool"], registry=self.registry)
+        self._filter_cache = Gauge(
+            "beamtree_filter_cache_bytes", "Kept masks of conditions, of the model in service", registry=self.registry
+        )
         self.in_flight = Gauge("beamtree_requests_in_flight", "HTTP requests under way", registry=self.registry)
         self.recommendations = Counter(
             "beamtree_recommendations",
@@ -51,6 +55,10 @@ class Metrics:
         self._of_route = cache(
             lambda method, route, status: (self._requests.labels(method, route, status), self._seconds.labels(route))
         )
+
+    def watch_filter_cache(self, cached_bytes: Callable[[], int]) -> None:
+        """Show what the kept masks of conditions take."""
+        self._filter_cache.set_function(cached_bytes)
 
     def watch_pool(self, pool: SearchPool) -> None:
         """Show how many jobs of a pool run and wait."""

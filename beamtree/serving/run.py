@@ -86,6 +86,7 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
                 keep_seconds=DAY * settings.keep_events_days,
             )
     searches, lookups = _pools(settings)
+    metrics.watch_filter_cache(lambda: deployment.current.recommender.filter_cache_bytes)
     metrics.watch_pool(searches)
     metrics.watch_pool(lookups)
     return Service(

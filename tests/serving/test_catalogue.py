@@ -1,5 +1,6 @@
 """Items and conditions, on models made for the purpose."""
 
+import tracemalloc
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from beamtree.artefact import Artefact
 from beamtree.data.raw_ids import RawIds
-from beamtree.retrieval.allowed import AllowedItems
+from beamtree.retrieval.allowed import ENTRY_BYTES, AllowedItems
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Allow, RecommendOptions, RecommendRequest
 from beamtree.serving.answers import answer_calls
@@ -86,10 +87,10 @@ def test_conditions_on_dates_categories_and_flags() -> None:
         assert (refusal.value.status, refusal.value.code) == (422, "wrong_type")
 
 
-def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beamtree.retrieval.allowed.MAX_BYTES", 0)
+def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn() -> None:
     artefact = random_artefact(10)
-    allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items))
+    room = 4 * (ENTRY_BYTES + 10)
+    allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items), cache_bytes=room)
 
     def mask(*conditions: Condition) -> Any:
         return allowed.resolve(RecommendOptions(allow=Allow(where=ItemConditions(conditions)))).mask
@@ -98,6 +99,7 @@ def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn(monkeypatch: 
     first = mask(years[0])
     assert mask(years[0]) is first
     assert not first.flags.writeable
+    assert allowed.cached_bytes == room / 4
     both = mask(years[1], years[2])
     assert mask(years[2], years[1]) is both
     mask(years[0])
@@ -105,6 +107,32 @@ def test_masks_are_kept_for_the_next_request_and_forgotten_in_turn(monkeypatch: 
         mask(year)
     assert mask(years[0]) is first
     assert mask(years[1], years[2]) is not both
+    assert allowed.cached_bytes == room
+
+
+def test_large_conditions_leave_little_behind() -> None:
+    artefact = random_artefact(10)
+    allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items), cache_bytes=2**20)
+    tracemalloc.start()
+    for number in range(100):
+        texts = [f"{number} {value}".ljust(1000) for value in range(100)]
+        conditions = ItemConditions([Condition(column="title", one_of=texts)])
+        assert len(conditions.key) == 32
+        allowed.resolve(RecommendOptions(allow=Allow(where=conditions)))
+    del texts, conditions
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert allowed.cached_bytes == 100 * (ENTRY_BYTES + 10)
+    assert held < 2**19
+
+
+def test_a_mask_larger_than_the_cache_is_not_kept() -> None:
+    artefact = random_artefact(10)
+    allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items), cache_bytes=ENTRY_BYTES)
+    options = RecommendOptions(allow=Allow(where=ItemConditions([Condition(column="year", at_least=1955)])))
+    for _ in range(2):
+        assert np.flatnonzero(allowed.resolve(options).mask).tolist() == [5, 6, 7, 8, 9]
+    assert allowed.cached_bytes == 0
 
 
 @pytest.mark.parametrize("parts", [("attention",), ("memory",), ("attention", "memory")])

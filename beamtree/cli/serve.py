@@ -22,7 +22,7 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 lets the system choose.")] = 8000,
     threads: Annotated[int | None, typer.Option(min=1, help="Searches at once; default: one per core.")] = None,
-    queue: Annotated[int, typer.Option(min=0, help="Searches that may wait; one more gets 503.")] = 128,
+    queue: Annotated[int, typer.Option(min=0, help="Work that may wait, in usual searches; more gets 503.")] = 128,
     timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that a request may take.")] = 10.0,
     stop_seconds: Annotated[float, typer.Option(min=0, help="What running requests get after SIGTERM.")] = 30.0,
     histories: Annotated[

@@ -31,7 +31,13 @@ class Metrics:
         self._wait_seconds = Histogram(
             "beamtree_queue_seconds", "Time in the line for a search thread", buckets=SECONDS, registry=self.registry
         )
-        self._depth = Gauge("beamtree_queue_depth", "Jobs that wait for a thread", ["pool"], registry=self.registry)
+        self._depth = Gauge("beamtree_queue_depth", "Calls that wait for a thread", ["pool"], registry=self.registry)
+        self._work = Gauge(
+            "beamtree_queue_work",
+            "Work that waits for a thread, in searches of the model's beam width",
+            ["pool"],
+            registry=self.registry,
+        )
         self._busy = Gauge("beamtree_busy_threads", "Threads at work", ["pool"], registry=self.registry)
         self._filter_cache = Gauge(
             "beamtree_filter_cache_bytes", "Kept masks of conditions, of the model in service", registry=self.registry
@@ -63,6 +69,7 @@ class Metrics:
     def watch_pool(self, pool: SearchPool) -> None:
         """Show how many jobs of a pool run and wait."""
         self._depth.labels(pool.name).set_function(lambda: pool.waiting)
+        self._work.labels(pool.name).set_function(lambda: pool.waiting_work)
         self._busy.labels(pool.name).set_function(lambda: pool.running)
 
     def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:

@@ -1,108 +1,146 @@
-"""Threads for searching, and a line in front of them that never grows beyond its bound.
+"""Threads for searching, and a line in front of them that is fair between connections and holds a bounded work.
 
-Jobs that wait and have the same key are handled together in one call: the busier the server, the larger the batches,
-and nobody ever waits for a batch to fill.
+Parts of calls that wait and have the same key are handled together: the busier the server, the larger the batches, and
+nobody ever waits for a batch to fill. A call with much work is handled slice by slice, in turn with those of others.
 """
 
 import asyncio
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from beamtree.serving.api_error import timed_out, too_busy
+from beamtree.serving.fair_queue import FairQueue, Slice, WaitingCall
+from beamtree.serving.outcome import outcome_of
 
-Job = TypeVar("Job")
+log = logging.getLogger(__name__)
+
+Part = TypeVar("Part")
 Result = TypeVar("Result")
+Handle = Callable[[Sequence[Sequence[Part]]], Sequence[Sequence[Result] | BaseException]]
 
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
-    """What came of a job, how long it waited and how long the call ran that handled it, in seconds."""
+    """What came of a call, how long it waited to be begun and how long its slices ran, in seconds."""
 
     result: Result
     waited: float
     ran: float
 
 
-@dataclass(eq=False)
-class _Ticket:
-    job: Any
-    handle: Callable[[Sequence[Any]], Sequence[Any]]
-    key: Hashable
-    weight: int
+@dataclass(eq=False, kw_only=True)
+class _Ticket(WaitingCall):
+    parts: Sequence[Any]
+    handle: Handle[Any, Any]
     asked_at: float
-    future: asyncio.Future[Done[Any]]
+    future: asyncio.Future[Done[list[Any]]]
+    results: dict[int, Any] = field(default_factory=dict)
+    waited: float | None = None
+    ran: float = 0.0
 
 
 class SearchPool:
-    """`threads` threads that take jobs in turn. At most `queue` jobs wait; one more is refused at once.
+    """`threads` threads that take turns. At most about `queue` of work waits; more is refused at once.
 
-    together: the most weight of jobs with one key that are handled in one call.
+    together: the most work that is handled in one go; at_once: the most that all threads do at the same time. A single
+    part may exceed either; then it is handled alone. So nobody waits longer for a thread than that takes.
     """
 
-    def __init__(self, name: str, *, threads: int, queue: int, timeout_seconds: float, together: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int,
+        queue: float,
+        timeout_seconds: float,
+        together: float = 1.0,
+        at_once: float = float("inf"),
+    ) -> None:
         self.name = name
-        self._queue = queue
         self._timeout_seconds = timeout_seconds
         self._together = together
-        self._waiting: deque[_Ticket] = deque()
+        self._at_once = at_once
+        self._line: FairQueue[_Ticket] = FairQueue(queue)
         self._idle = 0
+        self._under_way: list[float] = []
         self._is_closed = False
         self._changed = threading.Condition()
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._serve, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
     @property
     def waiting(self) -> int:
-        """Jobs in the line."""
-        return len(self._waiting)
+        """Calls in the line."""
+        return len(self._line)
+
+    @property
+    def waiting_work(self) -> float:
+        """Work in the line."""
+        return self._line.work
 
     @property
     def running(self) -> int:
         """Threads that are at work."""
         return len(self._threads) - self._idle
 
-    def refuse_if_full(self) -> None:
-        """503 before anything is read or parsed, where a job could not even wait."""
-        if len(self._waiting) >= self._queue + self._idle:
-            raise too_busy(f"{self.running} searches run and {self.waiting} wait. Try again in a second.")
+    def refuse_if_full(self, work: float = 1.0) -> None:
+        """503 where a call of so much work cannot even wait; by default, before anything is read, of the least work."""
+        with self._changed:
+            spare = self._idle if sum(self._under_way) < self._at_once else 0
+            if self._line.is_full_for(work, spare=spare):
+                raise too_busy(
+                    f"{self.running} threads are busy and {self.waiting} calls wait, as much as "
+                    f"{self.waiting_work:.0f} usual searches; this call is as much as {work:.0f}. Try again in a "
+                    "second, or ask for less at once."
+                )
 
-    async def run(self, call: Callable[[], Result]) -> Done[Result]:
+    async def run(self, call: Callable[[], Result], *, connection: Hashable = None) -> Done[Result]:
         """Make a call on a thread, alone; see `submit`."""
-        return await self.submit(call, handle=lambda calls: [_outcome(call) for call in calls])
+        done = await self.submit([call], handle=_make_calls, works=[1.0], connection=connection)
+        return Done(done.result[0], waited=done.waited, ran=done.ran)
 
     async def submit(
         self,
-        job: Job,
+        parts: Sequence[Part],
         *,
-        handle: Callable[[Sequence[Job]], Sequence[Result | BaseException]],
+        handle: Handle[Part, Result],
+        works: Sequence[float],
+        connection: Hashable = None,
         key: Hashable = None,
-        weight: int = 1,
-    ) -> Done[Result]:
-        """Wait in the line until a thread has handled the job; 503 where the line is full or the time is over.
+    ) -> Done[list[Result]]:
+        """Wait until threads have handled all parts of a call; 503 where the line is full or the time is over.
 
-        handle: takes one job or, if they have the same key (not None), several, and returns an outcome for each; an
-        exception among the outcomes is raised here. A job whose time is over or whose client has gone is not begun.
+        handle: takes parts of one call or, if they have the same key (not None), of several, and returns for each call
+        results of its parts or what it failed with; that is raised here. A call that has failed, whose time is over or
+        whose client has gone is not continued. works: of each part.
         """
         loop = asyncio.get_running_loop()
-        ticket = _Ticket(job, handle, key, weight, time.perf_counter(), loop.create_future())
+        ticket = _Ticket(
+            connection=connection,
+            key=key,
+            works=works,
+            parts=parts,
+            handle=handle,
+            asked_at=time.perf_counter(),
+            future=loop.create_future(),
+        )
         with self._changed:
-            self.refuse_if_full()
-            self._waiting.append(ticket)
+            self.refuse_if_full(sum(works))
+            self._line.add(ticket)
             self._changed.notify()
         end = loop.call_later(self._timeout_seconds, self._give_up, ticket)
         try:
             return await ticket.future
         finally:
             end.cancel()
-            if ticket.future.cancelled():
-                self._leave(ticket)
+            self._leave(ticket)
 
     def close(self) -> None:
         """Let running calls finish; whatever still waits is never begun."""
@@ -115,61 +153,82 @@ class SearchPool:
     def _give_up(self, ticket: _Ticket) -> None:
         if not ticket.future.done():
             ticket.future.set_exception(timed_out(self._timeout_seconds))
-            self._leave(ticket)
 
     def _leave(self, ticket: _Ticket) -> None:
-        with self._changed:
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+        if ticket.begun < len(ticket.parts):
+            with self._changed:
+                self._line.discard(ticket)
 
-    def _work(self) -> None:
-        while True:
-            batch = self._take()
-            if not batch:
-                return
+    def _serve(self) -> None:
+        slices: list[Slice[_Ticket]] = []
+        while slices := self._take(slices):
             began_at = time.perf_counter()
-            try:
-                outcomes = batch[0].handle([ticket.job for ticket in batch])
-            except BaseException as error:
-                outcomes = [error] * len(batch)
+            parts = [one.call.parts[one.first : one.end] for one in slices]
+            outcomes = outcome_of(slices[0].call.handle, parts)
+            if isinstance(outcomes, BaseException):
+                outcomes = [outcomes] * len(slices)
             ran = time.perf_counter() - began_at
-            loop = batch[0].future.get_loop()
+            loop = slices[0].call.future.get_loop()
             try:
-                loop.call_soon_threadsafe(_settle, batch, outcomes, began_at, ran)
+                loop.call_soon_threadsafe(_settle, slices, outcomes, began_at, ran)
             except RuntimeError:  # the loop has been closed: nobody waits for an answer any more
                 return
 
-    def _take(self) -> list[_Ticket]:
-        """The next job, and those behind it that can be handled with it; empty when the pool is closed."""
+    def _take(self, done: list[Slice[_Ticket]]) -> list[Slice[_Ticket]]:
+        """What comes after what is done, as much as can be handled together; empty when the pool is closed."""
         with self._changed:
+            if done:
+                self._under_way.remove(_work_of(done))
             self._idle += 1
-            while not self._waiting and not self._is_closed:
+            self._changed.notify()  # what another thread had no room for may begin now
+            while not self._is_closed and not self._may_begin():
                 self._changed.wait()
             self._idle -= 1
             if self._is_closed:
                 return []
-            first = self._waiting.popleft()
-            batch, weight = [first], first.weight
-            while first.key is not None and self._waiting and self._waiting[0].key == first.key:
-                weight += self._waiting[0].weight
-                if weight > self._together:
-                    break
-                batch.append(self._waiting.popleft())
-            return batch
+            slices = self._line.take(min(self._together, self._at_once - sum(self._under_way)))
+            self._under_way.append(_work_of(slices))
+            return slices
+
+    def _may_begin(self) -> bool:
+        if not len(self._line):
+            return False
+        return not self._under_way or sum(self._under_way) + self._line.next_work() <= self._at_once
 
 
-def _settle(batch: Sequence[_Ticket], outcomes: Sequence[Any], began_at: float, ran: float) -> None:
-    for ticket, outcome in zip(batch, outcomes, strict=True):
+def _work_of(slices: Sequence[Slice[_Ticket]]) -> float:
+    return sum(one.work for one in slices)
+
+
+def _settle(slices: Sequence[Slice[_Ticket]], outcomes: Sequence[Any], began_at: float, ran: float) -> None:
+    """Note what came of slices; a call whose parts are all there, or of which one failed, has its answer."""
+    for one, outcome in zip(slices, outcomes, strict=True):
+        ticket = one.call
         if ticket.future.done():
             continue
         if isinstance(outcome, BaseException):
-            ticket.future.set_exception(outcome)
-        else:
-            ticket.future.set_result(Done(outcome, waited=began_at - ticket.asked_at, ran=ran))
+            ticket.future.set_exception(_raisable(outcome))
+            continue
+        if ticket.waited is None:
+            ticket.waited = began_at - ticket.asked_at
+        ticket.ran += ran
+        ticket.results.update(zip(range(one.first, one.end), outcome, strict=True))
+        if len(ticket.results) == len(ticket.parts):
+            ordered = [ticket.results[part] for part in range(len(ticket.parts))]
+            ticket.future.set_result(Done(ordered, waited=ticket.waited, ran=ticket.ran))
 
 
-def _outcome(call: Callable[[], Result]) -> Result | BaseException:
-    try:
-        return call()
-    except Exception as error:
+def _raisable(error: BaseException) -> Exception:
+    """The error itself, or one in its place where it is of a kind that would end more than a request."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
+    log.error("a call failed", exc_info=error)
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _make_calls(waiting: Sequence[Sequence[Callable[[], Result]]]) -> list[list[Result] | BaseException]:
+    return [outcome_of(_make_all, calls) for calls in waiting]
+
+
+def _make_all(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    return [call() for call in calls]

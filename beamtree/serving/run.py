@@ -17,6 +17,7 @@ from beamtree.serving.deployment import Deployment
 from beamtree.serving.event_file import DAY, EventFile
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
+from beamtree.serving.limits import WORK_A_CORE
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
@@ -24,7 +25,6 @@ from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
 
 PREPARING_AND_SEARCHING = 2
-SEARCHED_TOGETHER = 16
 LOOKUP_THREADS = 2
 
 
@@ -106,15 +106,21 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
     The kernels spread a batch over all cores by themselves: two threads suffice, one to prepare a batch while the other
     has the kernels. Without them torch searches one request after another, so there each thread takes one at a time.
     """
+    threads, together = settings.threads, 1.0
     if native.is_available():
         native.set_threads(settings.threads)
-        threads, together = PREPARING_AND_SEARCHING, SEARCHED_TOGETHER
-    else:
-        threads, together = settings.threads, 1
-    seconds = settings.timeout_seconds
+        threads, together = PREPARING_AND_SEARCHING, WORK_A_CORE * settings.threads
+    queue, seconds = settings.queue, settings.timeout_seconds
     return (
-        SearchPool("searches", threads=threads, queue=settings.queue, timeout_seconds=seconds, together=together),
-        SearchPool("lookups", threads=LOOKUP_THREADS, queue=settings.queue, timeout_seconds=seconds),
+        SearchPool(
+            "searches",
+            threads=threads,
+            queue=queue,
+            timeout_seconds=seconds,
+            together=together,
+            at_once=together * threads,
+        ),
+        SearchPool("lookups", threads=LOOKUP_THREADS, queue=queue, timeout_seconds=seconds),
     )
 
 

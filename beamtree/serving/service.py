@@ -1,6 +1,6 @@
 """Everything that a running server holds: the model in service, the search threads, histories, metrics, settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import Done, SearchPool
 from beamtree.serving.schemas import Recommend
 from beamtree.serving.settings import ServerSettings
+from beamtree.serving.work import works_of
 
 Result = TypeVar("Result")
 
@@ -36,21 +37,24 @@ class Service:
         """Whether more clients are connected than the settings allow."""
         return self.count_connections() > self.settings.connections
 
-    async def recommend(self, model: LoadedModel, requests: Sequence[Recommend]) -> Done[Answers]:
+    async def recommend(
+        self, model: LoadedModel, requests: Sequence[Recommend], *, connection: Hashable
+    ) -> Done[Answers]:
         """Search for all requests of a call, together with other calls that wait. Explanations take their own way."""
         pool = self.lookups if any(request.explain for request in requests) else self.searches
         done = await pool.submit(
             requests,
             handle=lambda calls: answer_calls(model, calls, histories=self.histories),
+            works=works_of(model, requests),
+            connection=connection,
             key=model.version,
-            weight=len(requests),
         )
         self.metrics.search_done(waited=done.waited, ran=done.ran)
         return done
 
-    async def look_up(self, call: Callable[[], Result]) -> Result:
+    async def look_up(self, call: Callable[[], Result], *, connection: Hashable) -> Result:
         """Make a call that may take a while on a thread of its own."""
-        return (await self.lookups.run(call)).result
+        return (await self.lookups.run(call, connection=connection)).result
 
     def close(self) -> None:
         """Let running work finish and write what waits to be written."""

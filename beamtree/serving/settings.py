@@ -17,7 +17,7 @@ class ServerSettings(BaseModel):
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535, description="0 lets the system choose")
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1024, description="searches at once")
-    queue: int = Field(128, ge=0, description="searches that may wait; one more gets 503 at once")
+    queue: int = Field(128, ge=0, description="work that may wait, in usual searches; more gets 503 at once")
     timeout_seconds: float = Field(10.0, gt=0, description="for waiting and searching together, and for a body to come")
     stop_seconds: float = Field(30.0, gt=0, description="what running requests have after SIGTERM")
     watch_seconds: float = Field(1.0, ge=0, description="between two looks at the model folder; 0: never look")

@@ -131,7 +131,8 @@ def test_a_mask_larger_than_the_cache_is_not_kept() -> None:
     allowed = AllowedItems(artefact.item_table, ids=RawIds(artefact.items), cache_bytes=ENTRY_BYTES)
     options = RecommendOptions(allow=Allow(where=ItemConditions([Condition(column="year", at_least=1955)])))
     for _ in range(2):
-        assert np.flatnonzero(allowed.resolve(options).mask).tolist() == [5, 6, 7, 8, 9]
+        mask: Any = allowed.resolve(options).mask
+        assert np.flatnonzero(mask).tolist() == [5, 6, 7, 8, 9]
     assert allowed.cached_bytes == 0
 
 

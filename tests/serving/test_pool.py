@@ -19,10 +19,17 @@ class Gate:
         self.opened = threading.Event()
         self.handled: list[list[Any]] = []
 
-    def __call__(self, jobs: Sequence[Any]) -> list[Any]:
-        self.handled.append(list(jobs))
+    def __call__(self, calls: Sequence[Sequence[int]]) -> list[list[int]]:
+        self.handled.append([part for parts in calls for part in parts])
         assert self.opened.wait(DEADLINE)
-        return [job * 10 for job in jobs]
+        return [[part * 10 for part in parts] for parts in calls]
+
+
+async def submit(
+    pool: SearchPool, *parts: Any, handle: Callable[..., Any], key: Any = None, work: float = 1.0
+) -> Done[list[Any]]:
+    """A call of parts that cost the same, on a connection of its own."""
+    return await pool.submit(parts, handle=handle, works=[work] * len(parts), connection=object(), key=key)
 
 
 MakePool = Callable[..., SearchPool]
@@ -32,10 +39,8 @@ MakePool = Callable[..., SearchPool]
 def make_pool() -> Iterator[MakePool]:
     made: list[SearchPool] = []
 
-    def make(*, threads: int = 1, queue: int = 10, timeout_seconds: float = DEADLINE, together: int = 1) -> SearchPool:
-        made.append(
-            SearchPool("test", threads=threads, queue=queue, timeout_seconds=timeout_seconds, together=together)
-        )
+    def make(*, threads: int = 1, queue: int = 10, timeout_seconds: float = DEADLINE, **bounds: float) -> SearchPool:
+        made.append(SearchPool("test", threads=threads, queue=queue, timeout_seconds=timeout_seconds, **bounds))
         wait_until(lambda: made[-1].running == 0, what="idle threads")
         return made[-1]
 
@@ -51,51 +56,75 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_jobs_with_one_key_that_wait_are_handled_together(make_pool: MakePool) -> None:
+def test_parts_with_one_key_that_wait_are_handled_together(make_pool: MakePool) -> None:
     pool, gate = make_pool(together=4), Gate()
 
     async def scenario() -> None:
-        first = asyncio.create_task(pool.submit(1, handle=gate, key="a"))
+        first = asyncio.create_task(submit(pool, 1, handle=gate, key="a"))
         await until(lambda: gate.handled == [[1]])
         keys = [(2, "a"), (3, "a"), (4, "b"), (5, "a"), (6, "a"), (7, None), (8, None)]
-        others = [asyncio.create_task(pool.submit(job, handle=gate, key=key)) for job, key in keys]
+        others = [asyncio.create_task(submit(pool, part, handle=gate, key=key)) for part, key in keys]
         await until(lambda: pool.waiting == len(keys))
+        assert pool.waiting_work == len(keys)
         gate.opened.set()
         done: list[Done[Any]] = await asyncio.gather(first, *others)
-        assert [one.result for one in done] == [10, 20, 30, 40, 50, 60, 70, 80]
+        assert [one.result for one in done] == [[10], [20], [30], [40], [50], [60], [70], [80]]
         assert all(one.waited >= 0 and one.ran >= 0 for one in done)
 
     run(scenario)
     assert gate.handled == [[1], [2, 3], [4], [5, 6], [7], [8]]
 
 
-def test_weights_bound_what_is_handled_together(make_pool: MakePool) -> None:
-    pool, gate = make_pool(together=4), Gate()
+def test_a_call_with_much_work_is_handled_in_slices_in_turn_with_others(make_pool: MakePool) -> None:
+    pool, gate = make_pool(together=4, queue=100), Gate()
 
     async def scenario() -> None:
-        tasks = [asyncio.create_task(pool.submit(0, handle=gate, key="a"))]
+        tasks = [asyncio.create_task(submit(pool, 0, handle=gate, key="a"))]
         await until(lambda: gate.handled == [[0]])
-        for job, weight in ((1, 2), (2, 2), (3, 9), (4, 3), (5, 2)):
-            tasks.append(asyncio.create_task(pool.submit(job, handle=gate, key="a", weight=weight)))
-        await until(lambda: pool.waiting == 5)
+        for parts, work in (((10, 11, 12), 4.0), ((20, 21, 22), 4.0), ((1, 2), 1.0)):
+            tasks.append(asyncio.create_task(submit(pool, *parts, handle=gate, key="a", work=work)))
+        await until(lambda: pool.waiting == 3)
         gate.opened.set()
+        done: list[Done[Any]] = await asyncio.gather(*tasks)
+        assert [one.result for one in done] == [[0], [100, 110, 120], [200, 210, 220], [10, 20]]
+
+    run(scenario)
+    assert gate.handled == [[0], [1, 2], [10], [20], [11], [21], [12], [22]]
+
+
+def test_threads_together_do_no_more_than_a_bounded_work_at_once(make_pool: MakePool) -> None:
+    pool, gates = make_pool(threads=3, together=4, at_once=6), [Gate() for _ in range(4)]
+
+    async def scenario() -> None:
+        tasks = [asyncio.create_task(submit(pool, 1, handle=gates[0], work=9.0))]
+        await until(lambda: gates[0].handled == [[1]])
+        for gate, work in ((gates[1], 2.0), (gates[2], 4.0), (gates[3], 1.0)):
+            tasks.append(asyncio.create_task(submit(pool, 1, handle=gate, work=work)))
+        await until(lambda: pool.waiting == 3)
+        assert pool.running == 1
+        gates[0].opened.set()
+        await until(lambda: pool.running == 2)
+        assert [len(gate.handled) for gate in gates] == [1, 1, 0, 1]
+        gates[3].opened.set()
+        await until(lambda: len(gates[2].handled) == 1)
+        for gate in gates:
+            gate.opened.set()
         await asyncio.gather(*tasks)
 
     run(scenario)
-    assert gate.handled == [[0], [1, 2], [3], [4], [5]]
 
 
-def test_one_more_than_the_line_holds_is_refused_at_once(make_pool: MakePool) -> None:
+def test_more_work_than_the_line_holds_is_refused_at_once(make_pool: MakePool) -> None:
     pool, gate = make_pool(threads=2, queue=1), Gate()
 
     async def scenario() -> None:
-        tasks = [asyncio.create_task(pool.submit(job, handle=gate)) for job in (1, 2)]
+        tasks = [asyncio.create_task(submit(pool, part, handle=gate)) for part in (1, 2)]
         await until(lambda: len(gate.handled) == 2)
         pool.refuse_if_full()
-        tasks.append(asyncio.create_task(pool.submit(3, handle=gate)))
+        tasks.append(asyncio.create_task(submit(pool, 3, handle=gate)))
         await until(lambda: pool.waiting == 1)
         with pytest.raises(ApiError) as refused:
-            await pool.submit(4, handle=gate)
+            await submit(pool, 4, handle=gate)
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
         with pytest.raises(ApiError):
             pool.refuse_if_full()
@@ -103,34 +132,54 @@ def test_one_more_than_the_line_holds_is_refused_at_once(make_pool: MakePool) ->
         await asyncio.gather(*tasks)
 
     run(scenario)
-    assert sorted(job for jobs in gate.handled for job in jobs) == [1, 2, 3]
+    assert sorted(part for parts in gate.handled for part in parts) == [1, 2, 3]
 
 
-def test_a_job_whose_client_has_gone_is_never_begun(make_pool: MakePool) -> None:
+def test_a_line_full_of_heavy_calls_refuses_the_next_heavy_one_and_takes_light_ones(make_pool: MakePool) -> None:
+    pool, gate = make_pool(queue=8), Gate()
+
+    async def scenario() -> None:
+        tasks = [asyncio.create_task(submit(pool, 1, handle=gate))]
+        await until(lambda: gate.handled == [[1]])
+        tasks.append(asyncio.create_task(submit(pool, 2, 3, handle=gate, work=50.0)))
+        await until(lambda: pool.waiting == 1)
+        with pytest.raises(ApiError, match=r"as much as 100 usual searches; this call is as much as 50"):
+            await submit(pool, 4, handle=gate, work=50.0)
+        tasks.append(asyncio.create_task(submit(pool, 5, handle=gate)))
+        await until(lambda: pool.waiting == 2)
+        gate.opened.set()
+        await asyncio.gather(*tasks)
+
+    run(scenario)
+    assert gate.handled == [[1], [5], [2], [3]]
+
+
+def test_a_call_whose_client_has_gone_is_never_begun_or_continued(make_pool: MakePool) -> None:
     pool, gate = make_pool(), Gate()
 
     async def scenario() -> None:
-        running = asyncio.create_task(pool.submit(1, handle=gate))
+        running = asyncio.create_task(submit(pool, 1, 2, handle=gate))
         await until(lambda: gate.handled == [[1]])
-        waiting = asyncio.create_task(pool.submit(2, handle=gate))
-        await until(lambda: pool.waiting == 1)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert pool.waiting == 0
+        waiting = asyncio.create_task(submit(pool, 3, handle=gate))
+        await until(lambda: pool.waiting == 2)
+        for task in (waiting, running):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (pool.waiting, pool.waiting_work) == (0, 0.0)
         gate.opened.set()
-        await running
+        await until(lambda: pool.running == 0)
 
     run(scenario)
     assert gate.handled == [[1]]
 
 
-def test_a_job_whose_time_is_over_is_refused_and_leaves_the_line(make_pool: MakePool) -> None:
+def test_a_call_whose_time_is_over_is_refused_and_leaves_the_line(make_pool: MakePool) -> None:
     pool, gate = make_pool(timeout_seconds=0.05), Gate()
 
     async def scenario() -> None:
-        running = asyncio.create_task(pool.submit(1, handle=gate))
-        waiting = asyncio.create_task(pool.submit(2, handle=gate))
+        running = asyncio.create_task(submit(pool, 1, 11, handle=gate))
+        waiting = asyncio.create_task(submit(pool, 2, handle=gate))
         for task in (running, waiting):
             with pytest.raises(ApiError, match="No answer within") as refused:
                 await task
@@ -139,35 +188,64 @@ def test_a_job_whose_time_is_over_is_refused_and_leaves_the_line(make_pool: Make
         assert pool.running == 1
         gate.opened.set()
         await until(lambda: pool.running == 0)
-        assert (await pool.submit(3, handle=gate)).result == 30
+        assert (await submit(pool, 3, handle=gate)).result == [30]
 
     run(scenario)
     assert gate.handled == [[1], [3]]
 
 
-def test_a_refusal_meets_only_its_own_job_and_a_failure_all_of_the_call(make_pool: MakePool) -> None:
+class Panic(BaseException):
+    """What the data-frame library raises when it panics is no Exception either."""
+
+
+def test_whatever_is_raised_meets_only_its_own_call(make_pool: MakePool) -> None:
     pool = make_pool(together=10)
     begun, opened = threading.Event(), threading.Event()
+    failures = {"refused": ApiError(422, "no", "refused"), "broken": ZeroDivisionError(), "panics": Panic()}
 
-    def handle(jobs: Sequence[str]) -> list[str | ApiError]:
+    def handle(calls: Sequence[Sequence[str]]) -> list[Sequence[str] | BaseException]:
         begun.set()
         assert opened.wait(DEADLINE)
-        if "broken" in jobs:
-            raise ZeroDivisionError
-        return [ApiError(422, "no", job) if job == "refused" else job for job in jobs]
+        return [failures.get(parts[0], parts) for parts in calls]
 
     async def scenario() -> None:
-        tasks = [asyncio.create_task(pool.submit("first", handle=handle, key="x"))]
+        tasks = [asyncio.create_task(submit(pool, "first", handle=handle, key="x"))]
         await until(begun.is_set)
-        for job, key in (("refused", "a"), ("fine", "a"), ("broken", "b"), ("beside", "b"), ("last", "c")):
-            tasks.append(asyncio.create_task(pool.submit(job, handle=handle, key=key)))
+        for part in ("refused", "fine", "broken", "panics", "last"):
+            tasks.append(asyncio.create_task(submit(pool, part, handle=handle, key="a")))
         await until(lambda: pool.waiting == 5)
         opened.set()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         names = [outcome.result if isinstance(outcome, Done) else type(outcome).__name__ for outcome in outcomes]
-        assert names == ["first", "ApiError", "fine", "ZeroDivisionError", "ZeroDivisionError", "last"]
+        assert names == [["first"], "ApiError", ["fine"], "ZeroDivisionError", "RuntimeError", ["last"]]
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await pool.run(lambda: next(iter(())))
+        assert (await pool.run(lambda: 7)).result == 7
 
     run(scenario)
+
+
+def test_a_call_of_which_a_part_fails_is_not_continued(make_pool: MakePool) -> None:
+    pool, has_failed = make_pool(), threading.Event()
+    handled: list[int] = []
+
+    def handle(calls: Sequence[Sequence[int]]) -> list[Sequence[int] | BaseException]:
+        [[part]] = calls
+        handled.append(part)
+        if part == 1:
+            return [ZeroDivisionError()]
+        assert has_failed.wait(DEADLINE)
+        return [[part]]
+
+    async def scenario() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await submit(pool, 1, 2, 3, 4, handle=handle)
+        has_failed.set()
+        await until(lambda: pool.running == 0)
+        assert pool.waiting == 0
+
+    run(scenario)
+    assert handled in ([1], [1, 2])
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from beamtree.errors import InputError
 from beamtree.retrieval.similar import Similarity
@@ -32,6 +32,7 @@ def item_routes(service: Service) -> APIRouter:
         summary="Find items by a text in id or title, or look up several by their ids",
     )
     async def find_items(
+        request: Request,
         search: Annotated[str, Query(max_length=SEARCH_CHARACTERS, description="empty: the most popular items")] = "",
         limit: Annotated[int, Query(ge=1, le=FOUND_ITEMS, description="the most that a search returns")] = 20,
         ids: Annotated[list[str] | None, Query(alias="id", max_length=FOUND_ITEMS, description="no search")] = None,
@@ -55,7 +56,8 @@ def item_routes(service: Service) -> APIRouter:
                 "items": model.catalogue.rows(found, columns),
             }
 
-        return json_response(await service.look_up(find if ids is None else lambda: look_up(ids)))
+        call = find if ids is None else lambda: look_up(ids)
+        return json_response(await service.look_up(call, connection=request.client))
 
     @router.get(
         "/v1/items/{item_id:path}/similar",
@@ -64,6 +66,7 @@ def item_routes(service: Service) -> APIRouter:
         summary="Items near an item: in the tree, by their vectors, by what followed what",
     )
     async def similar_items(
+        request: Request,
         item_id: str,
         k: Annotated[int, Query(ge=1, le=FOUND_ITEMS)] = 10,
         by: Annotated[
@@ -101,7 +104,7 @@ def item_routes(service: Service) -> APIRouter:
             name = "similarity" if kind == "embedding" else "strength"
             return [row | {name: value} for row, value in zip(rows, nearness.tolist(), strict=True)]
 
-        return json_response(await service.look_up(look_around))
+        return json_response(await service.look_up(look_around, connection=request.client))
 
     @router.get(
         "/v1/items/{item_id:path}", response_model=ItemAnswer, responses=ITEM_ERRORS, summary="Everything about an item"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from beamtree.data.columns import CATEGORY
 from beamtree.retrieval.request import DEFAULT_K
@@ -37,6 +37,7 @@ def model_routes(service: Service) -> APIRouter:
         summary="A node of the tree: its children, what is below it, its way to the root",
     )
     async def tree_node(
+        request: Request,
         level: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
         node: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
         sample: Annotated[int, Query(ge=0, le=SAMPLED_ITEMS, description="how many items below to show")] = 10,
@@ -51,7 +52,10 @@ def model_routes(service: Service) -> APIRouter:
                 + (f", level {level} the nodes 0 to {tree.level_sizes[level] - 1:,}" if level <= tree.height else "")
                 + f"; got level {level}, node {node}.",
             )
-        return json_response(await service.look_up(lambda: describe_node(model, level, node, sample=sample)))
+        described = await service.look_up(
+            lambda: describe_node(model, level, node, sample=sample), connection=request.client
+        )
+        return json_response(described)
 
     return router
 

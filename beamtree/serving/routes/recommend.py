@@ -34,7 +34,7 @@ def recommend_routes(service: Service) -> APIRouter:
         requests = asked.requests if isinstance(asked, RecommendMany) else [asked]
         check_limits(requests, settings.limits)
         model = service.deployment.current
-        done = await service.recommend(model, requests)
+        done = await service.recommend(model, requests, connection=request.client)
         _count(service, done.result)
         said = request.scope["state"]["log"]
         said["model_version"], said["requests"] = model.version, len(requests)

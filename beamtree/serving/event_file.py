@@ -160,13 +160,15 @@ class EventFile:
             self._last_read = rows[-1][0]
             yield [StoredEvent(user, item, timestamp) for _, user, item, timestamp in rows]
 
+    def pass_over(self) -> None:
+        """Take all events that are in the file by now as read."""
+        [last] = self._connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+        self._last_read = int(last)
+
     def has_erasures(self) -> bool:
-        """Whether a user was erased since this was last asked, by whomever; then `read_new` begins anew."""
-        erasures = self._count_erasures()
-        if erasures == self._erasures:
-            return False
-        self._erasures, self._last_read = erasures, 0
-        return True
+        """Whether a user was erased since this was last asked, by whomever."""
+        before, self._erasures = self._erasures, self._count_erasures()
+        return before != self._erasures
 
     def users_spelt(self, text: str) -> list[Id]:
         """The users that a text can mean: the text, and the integer that it spells, if they have events."""

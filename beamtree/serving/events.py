@@ -35,26 +35,27 @@ class _Waiting:
 
 
 class EventStore:
-    """Takes events from requests, writes them in groups, and tells `learn` of every event of the file in its order.
+    """Takes events from requests and writes them in groups; whoever keeps histories in memory is told what is outdated.
 
-    Events that other servers write into the same file are told within `follow_seconds`. start_over: called before all
-    events of the file are told anew, because a user was erased. keep_seconds: events that arrived earlier are deleted.
+    outdate: told the users of whom there are new events, before their call returns, or, where another server has
+    written them, within `follow_seconds`. outdate_all: called where a user was erased. keep_seconds: events that
+    arrived earlier are deleted.
     """
 
     def __init__(
         self,
         file: EventFile,
         *,
-        learn: Callable[[Iterable[tuple[Id, Id]]], None],
-        start_over: Callable[[], None],
+        outdate: Callable[[Iterable[Id]], None],
+        outdate_all: Callable[[], None],
         queue: int,
         timeout_seconds: float,
         keep_seconds: float = float("inf"),
         follow_seconds: float = 0.5,
     ) -> None:
         self._file = file
-        self._learn = learn
-        self._start_over = start_over
+        self._outdate = outdate
+        self._outdate_all = outdate_all
         self._queue = queue
         self._timeout_seconds = timeout_seconds
         self._keep_seconds = keep_seconds
@@ -65,7 +66,7 @@ class EventStore:
         self._closed_at = 0.0
         self._next_pruning = 0.0
         self._must_scrub = False
-        self._catch_up()
+        self._file.pass_over()
         self._thread = threading.Thread(target=self._work, name="events", daemon=True)
         self._thread.start()
 
@@ -182,11 +183,11 @@ class EventStore:
     def _catch_up(self) -> None:
         if self._file.has_erasures():
             self._must_scrub = True
-            self._start_over()
+            self._outdate_all()
         if self._must_scrub:
             self._must_scrub = not self._file.scrub()
         for events in self._file.read_new():
-            self._learn((event.user, event.item) for event in events)
+            self._outdate(event.user for event in events)
 
 
 def _attempt(waiting: _Waiting) -> object:

@@ -1,23 +1,70 @@
-"""What users did: a log read at start, and the events that came since."""
+"""What users did: a log read at start, then the events of the store, of which the latest users' are kept in memory."""
 
+import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Sequence
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.retrieval.histories import LogHistories
+from beamtree.serving.limits import HISTORY_CACHE_BYTES, HISTORY_CACHE_SECONDS
+from beamtree.serving.outcome import outcome_of
+
+POINTER_BYTES = 8
+ENTRY_BYTES = 512
+"""What a kept history takes besides its items: the entry, its user, its place in the table."""
+
+
+class StoredEvents(Protocol):
+    """Where events are kept for good."""
+
+    def latest(self, user: Id, *, count: int) -> list[Id]:
+        """The items of the latest events of a user, oldest first."""
+        ...
+
+    def close(self) -> None:
+        """Nothing will be read any more."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    items: Sequence[Id]
+    num_bytes: int
+    read_at: float
 
 
 class Histories:
-    """Raw item ids of each user, oldest first: those of the log, then those of the events, at most `latest` of them."""
+    """Raw item ids of each user, oldest first: those of the log, then those of the events, at most `latest` of them.
 
-    def __init__(self, log: InteractionLog | None, *, latest: int) -> None:
-        self._latest = latest
-        self._lock = threading.Lock()
-        self._recent: dict[Id, deque[Id]] = {}
+    The store is the truth: what is kept of it is dropped when new events come, after `cache_seconds`, or when all that
+    is kept exceeds `cache_bytes`, and then read again. stored: None where no events are taken.
+    """
+
+    def __init__(
+        self,
+        log: InteractionLog | None,
+        *,
+        stored: StoredEvents | None,
+        latest: int,
+        cache_bytes: int = HISTORY_CACHE_BYTES,
+        cache_seconds: float = HISTORY_CACHE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._logged = None if log is None else LogHistories(log)
+        self._stored = stored
+        self._latest = latest
+        self._cache_bytes = cache_bytes
+        self._cache_seconds = cache_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Id, _Kept] = OrderedDict()
+        self._being_read: dict[Id, object] = {}
+        self.cached_bytes = 0
 
     @property
     def users(self) -> RawIds | None:
@@ -31,20 +78,62 @@ class Histories:
 
     def of(self, user: Id) -> list[Id] | None:
         """The history of one user; None for a user that neither log nor events know."""
-        with self._lock:
-            recent = list(self._recent.get(user, ()))
+        recent = self._recent(user)
         logged = None if self._logged is None else self._logged.of(user)
         if logged is None:
-            return recent or None
+            return list(recent) or None
         return [*logged.tail(self._latest - len(recent)).to_list(), *recent]
 
-    def add(self, events: Iterable[tuple[Id, Id]]) -> None:
-        """Take note of (user, item) pairs, in order."""
+    def outdate(self, users: Iterable[Id]) -> None:
+        """Drop what is kept of users, of whom there are new events."""
         with self._lock:
-            for user, item in events:
-                self._recent.setdefault(user, deque(maxlen=self._latest)).append(item)
+            for user in users:
+                self._drop(user)
 
-    def clear_events(self) -> None:
-        """Forget the events, which are about to be added anew."""
+    def outdate_all(self) -> None:
+        """Drop all that is kept: events have been deleted."""
         with self._lock:
-            self._recent.clear()
+            self._kept.clear()
+            self._being_read.clear()
+            self.cached_bytes = 0
+
+    def close(self) -> None:
+        """Close the store for reading."""
+        if self._stored is not None:
+            self._stored.close()
+
+    def _recent(self, user: Id) -> Sequence[Id]:
+        """The latest events of a user, from memory or from the store."""
+        if self._stored is None:
+            return ()
+        reading = object()
+        with self._lock:
+            kept = self._kept.get(user)
+            if kept is not None and self._clock() < kept.read_at + self._cache_seconds:
+                self._kept.move_to_end(user)
+                return kept.items
+            self._drop(user)
+            self._being_read[user] = reading
+        read_at, items = self._clock(), outcome_of(self._stored.latest, user, count=self._latest)
+        with self._lock:
+            is_current = self._being_read.get(user) is reading  # not so where new events came meanwhile
+            if is_current:
+                del self._being_read[user]
+            if isinstance(items, BaseException):
+                raise items
+            if is_current:
+                self._keep(user, items, read_at=read_at)
+        return items
+
+    def _keep(self, user: Id, items: Sequence[Id], *, read_at: float) -> None:
+        num_bytes = ENTRY_BYTES + sum(sys.getsizeof(item) + POINTER_BYTES for item in items)
+        self._kept[user] = _Kept(items, num_bytes, read_at)
+        self.cached_bytes += num_bytes
+        while self.cached_bytes > self._cache_bytes:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, user: Id) -> None:
+        self._being_read.pop(user, None)
+        kept = self._kept.pop(user, None)
+        if kept is not None:
+            self.cached_bytes -= kept.num_bytes

@@ -40,5 +40,7 @@ SHOWN_IDS = 100
 
 # All requests together.
 FILTER_CACHE_BYTES = 32 * 2**20
+HISTORY_CACHE_BYTES = 32 * 2**20
+HISTORY_CACHE_SECONDS = 600.0
 WORK_A_CORE = 3.0
 """Usual searches per core that are handled in one go: large enough for the kernels, short for those who wait."""

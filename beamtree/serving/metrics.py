@@ -42,6 +42,9 @@ class Metrics:
         self._filter_cache = Gauge(
             "beamtree_filter_cache_bytes", "Kept masks of conditions, of the model in service", registry=self.registry
         )
+        self._history_cache = Gauge(
+            "beamtree_history_cache_bytes", "Histories of the event store kept in memory", registry=self.registry
+        )
         self.in_flight = Gauge("beamtree_requests_in_flight", "HTTP requests under way", registry=self.registry)
         self.recommendations = Counter(
             "beamtree_recommendations",
@@ -65,6 +68,10 @@ class Metrics:
     def watch_filter_cache(self, cached_bytes: Callable[[], int]) -> None:
         """Show what the kept masks of conditions take."""
         self._filter_cache.set_function(cached_bytes)
+
+    def watch_history_cache(self, cached_bytes: Callable[[], int]) -> None:
+        """Show what the kept histories take."""
+        self._history_cache.set_function(cached_bytes)
 
     def watch_pool(self, pool: SearchPool) -> None:
         """Show how many jobs of a pool run and wait."""

@@ -23,6 +23,7 @@ from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
+from beamtree.serving.user_events import UserEvents
 
 PREPARING_AND_SEARCHING = 2
 LOOKUP_THREADS = 2
@@ -75,12 +76,17 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
     deployment = Deployment(settings.model, load=load_model, witness=metrics)
     histories, events = None, None
     if log is not None or settings.events is not None:
-        histories = Histories(log, latest=settings.limits.history)
+        file, stored = None, None
         if settings.events is not None:
+            file = EventFile(settings.events, lock_seconds=settings.timeout_seconds)
+            stored = UserEvents(settings.events, lock_seconds=settings.timeout_seconds)
+        histories = Histories(log, stored=stored, latest=settings.limits.history)
+        metrics.watch_history_cache(lambda: histories.cached_bytes)
+        if file is not None:
             events = EventStore(
-                EventFile(settings.events, lock_seconds=settings.timeout_seconds),
-                learn=histories.add,
-                start_over=histories.clear_events,
+                file,
+                outdate=histories.outdate,
+                outdate_all=histories.outdate_all,
                 queue=settings.queue,
                 timeout_seconds=settings.timeout_seconds,
                 keep_seconds=DAY * settings.keep_events_days,

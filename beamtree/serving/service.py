@@ -60,5 +60,7 @@ class Service:
         """Let running work finish and write what waits to be written."""
         self.searches.close()
         self.lookups.close()
-        if self.events is not None:
+        if self.histories is not None:
+            self.histories.close()
+        if self.events is not None:  # the last to have the file open, so that SQLite leaves one file behind
             self.events.close()

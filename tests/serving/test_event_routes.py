@@ -167,3 +167,19 @@ def test_a_user_can_be_forgotten(
 def test_without_events_or_token_nobody_can_be_forgotten(start: StartServer, model: Path, store: Path) -> None:
     assert start(model, "--events", str(store)).post("/admin/forget", {"user_id": 1}, **BEARER).status == 404
     assert start(model, token="sesame").post("/admin/forget", {"user_id": 1}, **BEARER).status == 404
+
+
+def test_histories_come_from_the_file_and_one_file_is_left_when_the_server_stops(
+    start: StartServer, model: Path, store: Path
+) -> None:
+    server = start(model, "--events", str(store))
+    assert post(server, event("u", 100)).status == 200
+    assert server.recommend(user_id="u")["history_used"] == 1
+    assert post(server, event("u", 101)).status == 200
+    assert server.recommend(user_id="u")["history_used"] == 2
+    assert server.metric("beamtree_history_cache_bytes") > 0
+    assert server.stop() == 0
+    assert [path.name for path in store.parent.glob(f"{store.name}*")] == [store.name]
+    again = start(model, "--events", str(store))
+    assert again.metric("beamtree_history_cache_bytes") == 0
+    assert again.recommend(user_id="u")["history_used"] == 2

@@ -8,15 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from beamtree.data.interactions import InteractionLog
-from beamtree.errors import IdTypeError
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.event_file import LOCK_SECONDS, EventFile, StoredEvent
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
+from beamtree.serving.user_events import UserEvents
 from tests.serving.server import DEADLINE, wait_until
 
 BUSY_SECONDS_BEFORE = 10.0
@@ -24,7 +22,13 @@ BUSY_SECONDS_BEFORE = 10.0
 
 def store_of(file: EventFile, histories: Histories, **choices: Any) -> EventStore:
     given: dict[str, Any] = {"queue": 3, "timeout_seconds": DEADLINE} | choices
-    return EventStore(file, learn=histories.add, start_over=histories.clear_events, **given)
+    return EventStore(file, outdate=histories.outdate, outdate_all=histories.outdate_all, **given)
+
+
+def histories_of(path: Path) -> Histories:
+    """Histories over a file of events, which is made."""
+    EventFile(path).close()
+    return Histories(None, stored=UserEvents(path, lock_seconds=DEADLINE), latest=100)
 
 
 class SlowFile(EventFile):
@@ -50,7 +54,7 @@ class SlowFile(EventFile):
 
 
 def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: Path) -> None:
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     file = SlowFile(tmp_path / "events.sqlite")
     store = store_of(file, histories)
 
@@ -74,7 +78,7 @@ def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: 
 
 
 def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     file = SlowFile(tmp_path / "events.sqlite")
     file.opened.set()
     store = store_of(file, histories)
@@ -91,7 +95,8 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None
 
 
 def test_who_holds_the_lock_does_not_outlast_the_timeout_and_what_was_refused_is_never_written(tmp_path: Path) -> None:
-    path, histories = tmp_path / "events.sqlite", Histories(None, latest=100)
+    path = tmp_path / "events.sqlite"
+    histories = histories_of(path)
     store = store_of(EventFile(path), histories, timeout_seconds=0.3)
     foreign = sqlite3.connect(path, isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")
@@ -120,7 +125,7 @@ def test_who_holds_the_lock_does_not_outlast_the_timeout_and_what_was_refused_is
 
 def test_a_store_can_be_closed_while_another_process_has_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"
-    store = store_of(EventFile(path), Histories(None, latest=100), timeout_seconds=0.2)
+    store = store_of(EventFile(path), histories_of(path), timeout_seconds=0.2)
     foreign = sqlite3.connect(path, isolation_level=None)
     foreign.execute("BEGIN IMMEDIATE")
 
@@ -138,7 +143,7 @@ def test_a_store_can_be_closed_while_another_process_has_the_lock(tmp_path: Path
 
 
 def test_a_call_that_comes_again_with_its_key_is_taken_once(tmp_path: Path) -> None:
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     file = SlowFile(tmp_path / "events.sqlite")
     file.opened.set()
     store = store_of(file, histories)
@@ -160,7 +165,7 @@ def test_a_call_that_comes_again_with_its_key_is_taken_once(tmp_path: Path) -> N
 
 
 def test_a_key_of_events_that_were_not_written_can_be_used_again(tmp_path: Path) -> None:
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     file = SlowFile(tmp_path / "events.sqlite")
     file.opened.set()
     store = store_of(file, histories)
@@ -179,7 +184,7 @@ def test_a_key_of_events_that_were_not_written_can_be_used_again(tmp_path: Path)
 
 def test_an_erased_user_leaves_the_histories_of_every_server(tmp_path: Path) -> None:
     path = tmp_path / "events.sqlite"
-    one, other = Histories(None, latest=100), Histories(None, latest=100)
+    one, other = histories_of(path), histories_of(path)
     stores = [store_of(EventFile(path), histories, follow_seconds=0.01) for histories in (one, other)]
 
     async def scenario() -> None:
@@ -203,7 +208,7 @@ def test_old_events_are_deleted_while_serving(tmp_path: Path) -> None:
     now[0] = 2000.0
     with file.transaction():
         file.add([StoredEvent("u", "new", 1.0)])
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     store = store_of(file, histories, keep_seconds=500.0, follow_seconds=0.01)
     reader = sqlite3.connect(path)
     left = "SELECT item FROM events"
@@ -213,7 +218,7 @@ def test_old_events_are_deleted_while_serving(tmp_path: Path) -> None:
 
 
 def test_what_others_write_is_told_too(tmp_path: Path) -> None:
-    histories = Histories(None, latest=100)
+    histories = histories_of(tmp_path / "events.sqlite")
     store = store_of(EventFile(tmp_path / "events.sqlite"), histories, follow_seconds=0.01)
     other = EventFile(tmp_path / "events.sqlite")
     with other.transaction(lock_seconds=DEADLINE):
@@ -221,20 +226,3 @@ def test_what_others_write_is_told_too(tmp_path: Path) -> None:
     wait_until(lambda: histories.of(7) == [8], what="the other's event")
     other.close()
     store.close()
-
-
-def test_histories_join_the_log_with_the_events_and_keep_the_latest() -> None:
-    rows = [(1, 10, 3), (1, 11, 1), (2, 12, 1), (1, 13, 3)]
-    log = InteractionLog(pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp"], orient="row"))
-    histories = Histories(log, latest=4)
-    assert histories.of(1) == [11, 10, 13]
-    assert histories.of(3) is None
-    histories.add([(1, 14), (3, 15), (1, 16)])
-    assert histories.of(1) == [10, 13, 14, 16]
-    assert histories.of(3) == [15]
-    histories.add([(1, item) for item in range(20, 30)])
-    assert histories.of(1) == [26, 27, 28, 29]
-    assert histories.of("1") is None
-    histories.check_users([1, 3])
-    with pytest.raises(IdTypeError, match="user_id: the users of the log are integers, got '1'"):
-        histories.check_users([1, "1"])

@@ -42,5 +42,7 @@ SHOWN_IDS = 100
 FILTER_CACHE_BYTES = 32 * 2**20
 HISTORY_CACHE_BYTES = 32 * 2**20
 HISTORY_CACHE_SECONDS = 600.0
-WORK_A_CORE = 3.0
-"""Usual searches per core that are handled in one go: large enough for the kernels, short for those who wait."""
+SEARCHED_TOGETHER = 32.0
+SLICE_SECONDS = 0.02
+REFUSAL_SECONDS = 1.0
+REFUSALS_A_SECOND = 100.0

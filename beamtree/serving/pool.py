@@ -8,13 +8,16 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from beamtree.serving.api_error import timed_out, too_busy
 from beamtree.serving.fair_queue import FairQueue, Slice, WaitingCall
+from beamtree.serving.limits import REFUSAL_SECONDS, REFUSALS_A_SECOND
 from beamtree.serving.outcome import outcome_of
+
+REMEMBERED_SLICES = 16
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +47,12 @@ class _Ticket(WaitingCall):
 
 
 class SearchPool:
-    """`threads` threads that take turns. At most about `queue` of work waits; more is refused at once.
+    """`threads` threads that take turns. At most about `queue` of work waits; more is refused.
 
-    together: the most work that is handled in one go; at_once: the most that all threads do at the same time. A single
-    part may exceed either; then it is handled alone. So nobody waits longer for a thread than that takes.
+    together: the most work that is handled in one go. It is less where that would take longer than `slice_seconds`, by
+    the time that work took lately, so that whoever comes next does not wait long for a thread; and all threads together
+    do no more at once than so much for each of them. A part that is more by itself is handled alone.
+    clock: the time in seconds; pause: waits for so many of them.
     """
 
     def __init__(
@@ -58,12 +63,18 @@ class SearchPool:
         queue: float,
         timeout_seconds: float,
         together: float = 1.0,
-        at_once: float = float("inf"),
+        slice_seconds: float = float("inf"),
+        clock: Callable[[], float] = time.perf_counter,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = name
         self._timeout_seconds = timeout_seconds
         self._together = together
-        self._at_once = at_once
+        self._slice_seconds = slice_seconds
+        self._clock = clock
+        self._pause = pause
+        self._seconds_a_work = 0.0
+        self._held = 0
         self._line: FairQueue[_Ticket] = FairQueue(queue)
         self._idle = 0
         self._under_way: list[float] = []
@@ -90,16 +101,12 @@ class SearchPool:
         """Threads that are at work."""
         return len(self._threads) - self._idle
 
-    def refuse_if_full(self, work: float = 1.0) -> None:
+    async def refuse_if_full(self, work: float = 1.0) -> None:
         """503 where a call of so much work cannot even wait; by default, before anything is read, of the least work."""
         with self._changed:
-            spare = self._idle if sum(self._under_way) < self._at_once else 0
-            if self._line.is_full_for(work, spare=spare):
-                raise too_busy(
-                    f"{self.running} threads are busy and {self.waiting} calls wait, as much as "
-                    f"{self.waiting_work:.0f} usual searches; this call is as much as {work:.0f}. Try again in a "
-                    "second, or ask for less at once."
-                )
+            is_full = self._is_full_for(work)
+        if is_full:
+            await self._refuse(work)
 
     async def run(self, call: Callable[[], Result], *, connection: Hashable = None) -> Done[Result]:
         """Make a call on a thread, alone; see `submit`."""
@@ -128,13 +135,16 @@ class SearchPool:
             works=works,
             parts=parts,
             handle=handle,
-            asked_at=time.perf_counter(),
+            asked_at=self._clock(),
             future=loop.create_future(),
         )
         with self._changed:
-            self.refuse_if_full(sum(works))
-            self._line.add(ticket)
-            self._changed.notify()
+            is_full = self._is_full_for(sum(works))
+            if not is_full:
+                self._line.add(ticket)
+                self._changed.notify()
+        if is_full:
+            await self._refuse(sum(works))
         end = loop.call_later(self._timeout_seconds, self._give_up, ticket)
         try:
             return await ticket.future
@@ -150,6 +160,25 @@ class SearchPool:
         for thread in self._threads:
             thread.join()
 
+    def _is_full_for(self, work: float) -> bool:
+        spare = self._idle if sum(self._under_way) < self._at_once else 0
+        return self._line.is_full_for(work, spare=spare)
+
+    async def _refuse(self, work: float) -> NoReturn:
+        """Raise a 503. The more clients are being refused, the longer each is held, so that those who ask again at once
+        do not keep the server from answering others.
+        """
+        refusal = too_busy(
+            f"{self.running} threads are busy and {self.waiting} calls wait, as much as {self.waiting_work:.0f} usual "
+            f"searches; this call is as much as {work:.0f}. Try again in a second, or ask for less at once."
+        )
+        self._held += 1
+        try:
+            await self._pause(min(REFUSAL_SECONDS, (self._held - 1) / REFUSALS_A_SECOND))
+        finally:
+            self._held -= 1
+        raise refusal
+
     def _give_up(self, ticket: _Ticket) -> None:
         if not ticket.future.done():
             ticket.future.set_exception(timed_out(self._timeout_seconds))
@@ -161,24 +190,29 @@ class SearchPool:
 
     def _serve(self) -> None:
         slices: list[Slice[_Ticket]] = []
-        while slices := self._take(slices):
-            began_at = time.perf_counter()
+        ran = 0.0
+        while slices := self._take(slices, ran=ran):
+            began_at = self._clock()
             parts = [one.call.parts[one.first : one.end] for one in slices]
             outcomes = outcome_of(slices[0].call.handle, parts)
             if isinstance(outcomes, BaseException):
                 outcomes = [outcomes] * len(slices)
-            ran = time.perf_counter() - began_at
+            ran = self._clock() - began_at
             loop = slices[0].call.future.get_loop()
             try:
                 loop.call_soon_threadsafe(_settle, slices, outcomes, began_at, ran)
             except RuntimeError:  # the loop has been closed: nobody waits for an answer any more
                 return
 
-    def _take(self, done: list[Slice[_Ticket]]) -> list[Slice[_Ticket]]:
-        """What comes after what is done, as much as can be handled together; empty when the pool is closed."""
+    def _take(self, done: list[Slice[_Ticket]], *, ran: float) -> list[Slice[_Ticket]]:
+        """What comes after what is done, as much as can be handled in one go; empty when the pool is closed.
+
+        ran: seconds that the former took.
+        """
         with self._changed:
             if done:
                 self._under_way.remove(_work_of(done))
+                self._learn_pace(ran / _work_of(done))
             self._idle += 1
             self._changed.notify()  # what another thread had no room for may begin now
             while not self._is_closed and not self._may_begin():
@@ -186,9 +220,23 @@ class SearchPool:
             self._idle -= 1
             if self._is_closed:
                 return []
-            slices = self._line.take(min(self._together, self._at_once - sum(self._under_way)))
+            slices = self._line.take(min(self._slice_work, self._at_once - sum(self._under_way)))
             self._under_way.append(_work_of(slices))
             return slices
+
+    def _learn_pace(self, seconds_a_work: float) -> None:
+        before = self._seconds_a_work
+        self._seconds_a_work = before + (seconds_a_work - before) / REMEMBERED_SLICES if before else seconds_a_work
+
+    @property
+    def _slice_work(self) -> float:
+        """How much is handled in one go: at least one usual search, and no more before anything was."""
+        within = self._slice_seconds / self._seconds_a_work if self._seconds_a_work else 1.0
+        return min(self._together, max(1.0, within))
+
+    @property
+    def _at_once(self) -> float:
+        return self._slice_work * len(self._threads)
 
     def _may_begin(self) -> bool:
         if not len(self._line):

@@ -17,7 +17,7 @@ from beamtree.serving.deployment import Deployment
 from beamtree.serving.event_file import DAY, EventFile
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
-from beamtree.serving.limits import WORK_A_CORE
+from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
@@ -115,7 +115,7 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
     threads, together = settings.threads, 1.0
     if native.is_available():
         native.set_threads(settings.threads)
-        threads, together = PREPARING_AND_SEARCHING, WORK_A_CORE * settings.threads
+        threads, together = PREPARING_AND_SEARCHING, SEARCHED_TOGETHER
     queue, seconds = settings.queue, settings.timeout_seconds
     return (
         SearchPool(
@@ -124,7 +124,7 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
             queue=queue,
             timeout_seconds=seconds,
             together=together,
-            at_once=together * threads,
+            slice_seconds=SLICE_SECONDS,
         ),
         SearchPool("lookups", threads=LOOKUP_THREADS, queue=queue, timeout_seconds=seconds),
     )

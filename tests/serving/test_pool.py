@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from beamtree.serving.api_error import ApiError
+from beamtree.serving.limits import REFUSAL_SECONDS, REFUSALS_A_SECOND
 from beamtree.serving.pool import Done, SearchPool
 from tests.serving.server import DEADLINE, wait_until
 
@@ -39,7 +40,7 @@ MakePool = Callable[..., SearchPool]
 def make_pool() -> Iterator[MakePool]:
     made: list[SearchPool] = []
 
-    def make(*, threads: int = 1, queue: int = 10, timeout_seconds: float = DEADLINE, **bounds: float) -> SearchPool:
+    def make(*, threads: int = 1, queue: int = 10, timeout_seconds: float = DEADLINE, **bounds: Any) -> SearchPool:
         made.append(SearchPool("test", threads=threads, queue=queue, timeout_seconds=timeout_seconds, **bounds))
         wait_until(lambda: made[-1].running == 0, what="idle threads")
         return made[-1]
@@ -93,7 +94,7 @@ def test_a_call_with_much_work_is_handled_in_slices_in_turn_with_others(make_poo
 
 
 def test_threads_together_do_no_more_than_a_bounded_work_at_once(make_pool: MakePool) -> None:
-    pool, gates = make_pool(threads=3, together=4, at_once=6), [Gate() for _ in range(4)]
+    pool, gates = make_pool(threads=3, together=2), [Gate() for _ in range(4)]
 
     async def scenario() -> None:
         tasks = [asyncio.create_task(submit(pool, 1, handle=gates[0], work=9.0))]
@@ -120,14 +121,14 @@ def test_more_work_than_the_line_holds_is_refused_at_once(make_pool: MakePool) -
     async def scenario() -> None:
         tasks = [asyncio.create_task(submit(pool, part, handle=gate)) for part in (1, 2)]
         await until(lambda: len(gate.handled) == 2)
-        pool.refuse_if_full()
+        await pool.refuse_if_full()
         tasks.append(asyncio.create_task(submit(pool, 3, handle=gate)))
         await until(lambda: pool.waiting == 1)
         with pytest.raises(ApiError) as refused:
             await submit(pool, 4, handle=gate)
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
         with pytest.raises(ApiError):
-            pool.refuse_if_full()
+            await pool.refuse_if_full()
         gate.opened.set()
         await asyncio.gather(*tasks)
 
@@ -246,6 +247,55 @@ def test_a_call_of_which_a_part_fails_is_not_continued(make_pool: MakePool) -> N
 
     run(scenario)
     assert handled in ([1], [1, 2])
+
+
+def test_slices_are_as_large_as_fits_into_a_time(make_pool: MakePool) -> None:
+    now, handled = [0.0], []
+
+    def handle(calls: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+        handled.append(sum(map(len, calls)))
+        now[0] += sum(seconds for parts in calls for seconds in parts)
+        return list(calls)
+
+    pool = make_pool(queue=1000, together=8, slice_seconds=0.5, clock=lambda: now[0])
+
+    async def scenario() -> None:
+        for seconds, count in ((0.125, 9), (1.0, 40), (0.001, 1000)):
+            await submit(pool, *[seconds] * count, handle=handle, key="a")
+
+    run(scenario)
+    assert handled[:3] == [1, 4, 4], "one to learn how long a part takes, then four within half a second"
+    assert handled[3:8] == [4, 2, 2, 1, 1], "parts that take longer make slices smaller"
+    assert handled[-2] == max(handled) == 8, "and short ones larger, up to what was said"
+
+
+def test_the_more_are_refused_the_longer_each_is_held(make_pool: MakePool) -> None:
+    gate, pauses, waiting = Gate(), [], asyncio.Event()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await waiting.wait()
+
+    pool = make_pool(queue=0, pause=pause)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(submit(pool, 1, handle=gate))
+        await until(lambda: gate.handled == [[1]])
+        refused: list[asyncio.Task[Any]] = [
+            *(asyncio.create_task(submit(pool, 2, handle=gate)) for _ in range(200)),
+            *(asyncio.create_task(pool.refuse_if_full()) for _ in range(2)),
+        ]
+        await until(lambda: len(pauses) == 202)
+        waiting.set()
+        assert {type(one) for one in await asyncio.gather(*refused, return_exceptions=True)} == {ApiError}
+        with pytest.raises(ApiError):
+            await pool.refuse_if_full()
+        gate.opened.set()
+        await running
+
+    run(scenario)
+    assert pauses[:3] == [0.0, 1 / REFUSALS_A_SECOND, 2 / REFUSALS_A_SECOND]
+    assert pauses[200:] == [REFUSAL_SECONDS, REFUSAL_SECONDS, 0.0]
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -25,7 +25,7 @@ def recommend_routes(service: Service) -> APIRouter:
         summary="Recommend items for one or many histories",
     )
     async def recommend(request: Request) -> Response:
-        service.searches.refuse_if_full()
+        await service.searches.refuse_if_full()
         body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
         try:
             asked = recommend_body.validate_json(body)

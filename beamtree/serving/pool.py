@@ -50,8 +50,9 @@ class SearchPool:
     """`threads` threads that take turns. At most about `queue` of work waits; more is refused.
 
     together: the most work that is handled in one go. It is less where that would take longer than `slice_seconds`, by
-    the time that work took lately, so that whoever comes next does not wait long for a thread; and all threads together
-    do no more at once than so much for each of them. A part that is more by itself is handled alone.
+    the time that work took lately, so that whoever comes next does not wait long for a thread. slices_at_once: all
+    threads together do no more than so many times that, for work that shares something beside the threads; a part that
+    is more by itself is handled alone.
     clock: the time in seconds; pause: waits for so many of them.
     """
 
@@ -64,6 +65,7 @@ class SearchPool:
         timeout_seconds: float,
         together: float = 1.0,
         slice_seconds: float = float("inf"),
+        slices_at_once: float = float("inf"),
         clock: Callable[[], float] = time.perf_counter,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -71,6 +73,7 @@ class SearchPool:
         self._timeout_seconds = timeout_seconds
         self._together = together
         self._slice_seconds = slice_seconds
+        self._slices_at_once = slices_at_once
         self._clock = clock
         self._pause = pause
         self._seconds_a_work = 0.0
@@ -236,7 +239,7 @@ class SearchPool:
 
     @property
     def _at_once(self) -> float:
-        return self._slice_work * len(self._threads)
+        return self._slice_work * self._slices_at_once
 
     def _may_begin(self) -> bool:
         if not len(self._line):

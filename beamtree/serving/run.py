@@ -125,6 +125,7 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
             timeout_seconds=seconds,
             together=together,
             slice_seconds=SLICE_SECONDS,
+            slices_at_once=threads,
         ),
         SearchPool("lookups", threads=LOOKUP_THREADS, queue=queue, timeout_seconds=seconds),
     )

@@ -94,7 +94,7 @@ def test_a_call_with_much_work_is_handled_in_slices_in_turn_with_others(make_poo
 
 
 def test_threads_together_do_no_more_than_a_bounded_work_at_once(make_pool: MakePool) -> None:
-    pool, gates = make_pool(threads=3, together=2), [Gate() for _ in range(4)]
+    pool, gates = make_pool(threads=3, together=2, slices_at_once=3), [Gate() for _ in range(4)]
 
     async def scenario() -> None:
         tasks = [asyncio.create_task(submit(pool, 1, handle=gates[0], work=9.0))]
@@ -111,6 +111,19 @@ def test_threads_together_do_no_more_than_a_bounded_work_at_once(make_pool: Make
         for gate in gates:
             gate.opened.set()
         await asyncio.gather(*tasks)
+
+    run(scenario)
+
+
+def test_a_part_with_much_work_leaves_the_other_threads_free_unless_they_share_something(make_pool: MakePool) -> None:
+    pool, gate = make_pool(threads=2), Gate()
+
+    async def scenario() -> None:
+        heavy = asyncio.create_task(submit(pool, 1, handle=gate, work=50.0))
+        await until(lambda: gate.handled == [[1]])
+        assert (await pool.run(lambda: "looked up")).result == "looked up"
+        gate.opened.set()
+        await heavy
 
     run(scenario)
 

@@ -57,7 +57,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
                 for event in asked.events
             ],
             key=idempotency_key,
-            content=_content(asked),
+            content=b"" if idempotency_key is None else _content(asked),
         )
         service.metrics.events.inc(len(asked.events) if is_new else 0)
         request.scope["state"]["log"]["events"] = len(asked.events) if is_new else 0

@@ -19,7 +19,7 @@ import polars as pl
 
 from beamtree.artefact import save_artefact
 from benchmarks.serving import REPOSITORY, RUN, START_SECONDS, random_model
-from benchmarks.siege_watch import ALONE, ATTACK, PATIENCE_SECONDS
+from benchmarks.siege_watch import ATTACK, PATIENCE_SECONDS
 
 Figures = dict[str, Any]
 
@@ -97,7 +97,8 @@ def besieged(model: Path, *options: str, log: Path) -> Iterator[tuple[SiegeServe
             cwd=REPOSITORY,
         ) as watch:
             try:
-                _enter(watch, ALONE)
+                assert watch.stdout is not None
+                watch.stdout.readline()
                 time.sleep(ALONE_SECONDS)
                 _enter(watch, ATTACK)
                 yield server, figures

@@ -2,9 +2,10 @@
 
     python -m benchmarks.siege_watch PORT PID
 
-Lines on standard input change the phase ("alone", then "attack"); at its end the figures come as JSON. Two light
-clients ask over connections that they keep, `/healthz` is asked over a new connection each time, and the memory of the
-server is read twenty times a second. Imports nothing but the standard library, to leave the machine to the server.
+A line on standard output says that all are at work. Lines on standard input change the phase ("alone", then "attack");
+at its end the figures come as JSON. Two light clients ask over connections that they keep, `/healthz` is asked over a
+new connection each time, and the memory of the server is read twenty times a second. Imports nothing but the standard
+library, to leave the machine to the server.
 """
 
 import http.client
@@ -43,6 +44,13 @@ class Watch:
         self._threads += [threading.Thread(target=target) for target in (self._ask_health, self._weigh)]
         for thread in self._threads:
             thread.start()
+
+    def wait(self) -> None:
+        """Until clients and health have had an answer or a failure in this phase, and memory was read, if ever."""
+        while not (self.light[self.phase] and self.health[self.phase]):
+            time.sleep(LIGHT_PAUSE_SECONDS)
+        while not self.memory[ALONE] and self._status.exists():
+            time.sleep(LIGHT_PAUSE_SECONDS)
 
     def stop(self) -> None:
         """Let every request under way end."""
@@ -100,7 +108,7 @@ class Watch:
 
 def summarise(watch: Watch) -> dict[str, Any]:
     """The figures of an attack. A failure counts as a failed innocent; its time counts like that of an answer."""
-    before = max(watch.memory[ALONE])
+    before = max(watch.memory[ALONE], default=0.0)
     alone, light = (_percentile(watch.light[phase], 50) * 1000 for phase in (ALONE, ATTACK))
     return {
         "innocent_asked": sum(map(len, watch.light.values())),
@@ -125,8 +133,11 @@ def _percentile(values: list[float], percent: int) -> float:
 def main() -> None:
     """Watch until standard input ends, then print the figures."""
     watch = Watch(int(sys.argv[1]), int(sys.argv[2]))
+    watch.wait()
+    print("watching", flush=True)
     for line in sys.stdin:
         watch.phase = line.strip()
+    watch.wait()
     watch.stop()
     print(json.dumps(summarise(watch)))
 

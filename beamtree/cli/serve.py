@@ -21,10 +21,12 @@ def serve(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 lets the system choose.")] = 8000,
-    threads: Annotated[int | None, typer.Option(min=1, help="Searches at once; default: one per core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Searches at once; default: one per core.")
+    ] = None,
     queue: Annotated[int, typer.Option(min=0, help="Work that may wait, in usual searches; more gets 503.")] = 128,
     timeout: Annotated[float, typer.Option(min=0.01, help="Seconds that a request may take.")] = 10.0,
-    stop_seconds: Annotated[float, typer.Option(min=0, help="What running requests get after SIGTERM.")] = 30.0,
+    stop_seconds: Annotated[int, typer.Option(min=0, help="Seconds that running requests get after SIGTERM.")] = 30,
     histories: Annotated[
         str | None, typer.Option(help="Interaction log with the histories of users, for requests by user_id.")
     ] = None,
@@ -41,7 +43,10 @@ def serve(
     max_history: Annotated[int, typer.Option(min=1, help="Longest history.")] = 5000,
     max_k: Annotated[int, typer.Option("--max-k", min=1, help="Most items of an answer.")] = 1000,
     max_beam: Annotated[int, typer.Option(min=1, help="Widest beam.")] = 2000,
-    max_connections: Annotated[int, typer.Option(min=1, help="Most connections at once.")] = 1000,
+    max_connections: Annotated[int, typer.Option(min=1, help="Most clients at once.")] = 1000,
+    max_unread: Annotated[
+        int, typer.Option(min=1, help="Most bytes of answers that wait for slow readers.")
+    ] = 67_108_864,
     log_histories: Annotated[bool, typer.Option("--log-histories", help="Write histories into the log.")] = False,
     access_log: Annotated[bool, typer.Option(help="Write a line for each request.")] = True,
 ) -> None:
@@ -64,6 +69,7 @@ def serve(
         stop_seconds=stop_seconds,
         watch_seconds=watch_seconds,
         connections=max_connections,
+        unread_bytes=max_unread,
         events=events,
         keep_events_days=float("inf") if keep_events_days is None else keep_events_days,
         admin_token=os.environ.get(TOKEN_VARIABLE, ""),
@@ -72,14 +78,14 @@ def serve(
         access_log=access_log,
         limits=Limits(body_bytes=max_body, batch=max_batch, history=max_history, k=max_k, beam=max_beam),
     )
-    log_to(sys.stderr)
+    log_queue = log_to()
     log = None
     if histories is not None:
         from beamtree.artefact import load_artefact
 
         config = load_artefact(model, verify=False).config
         log = settle_ties(read_log(histories, config.log), config=config)
-    run_server(settings, log=log, announce=_announce)
+    run_server(settings, log=log, announce=_announce, log_queue=log_queue)
 
 
 def _announce(address: str) -> None:

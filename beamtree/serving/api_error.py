@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beamtree.errors import IdTypeError
-from beamtree.serving.limits import CONDITION_CHARACTERS, ID_CHARACTERS
+from beamtree.serving.limits import CONDITION_CHARACTERS, HEADER_BYTES, ID_CHARACTERS
 
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
@@ -38,6 +38,16 @@ class ApiError(Exception):
     def body(self) -> dict[str, Any]:
         """What the client reads."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
+
+
+def headers_too_large() -> ApiError:
+    """431: more headers than anybody needs."""
+    return ApiError(
+        431,
+        "headers_too_large",
+        f"Address and headers have at most {HEADER_BYTES:,} bytes here. Send fewer headers, and ids in a body.",
+        headers={"Connection": "close"},
+    )
 
 
 def too_busy(message: str) -> ApiError:

@@ -1,76 +1,118 @@
-"""Connections that cannot be held open by doing nothing, nor filled with headers without end."""
+"""Which connections a server keeps: so many clients, so long for a request to arrive, so much that nobody reads."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from beamtree.serving.limits import SPARE_CONNECTIONS
 
-from beamtree.serving.limits import HEADER_BYTES
+Reason = Literal["idle_newcomer", "slow_request", "slow_reader", "headers_too_large", "not_http"]
 
-TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+LOOKS_PER_WAIT = 4
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 
 
-class PatientProtocol(HttpToolsProtocol):
-    """HTTP/1.1 in which headers have a time and a size limit.
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """What the connections of a server may take.
 
-    Bodies have limits of their own where they are read, and uvicorn closes connections that idle between requests.
+    clients: connections that have asked something. seconds: for the headers of a request to arrive, and for an answer
+    to be read. unread_bytes: of all answers together that wait for their readers.
     """
 
-    header_seconds = 15.0
-    _awaits_headers = True
-    _headers_due: asyncio.TimerHandle | None = None
-    _header_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request."""
-        super().connection_made(transport)
-        self._start_clock()
-
-    def data_received(self, data: bytes) -> None:
-        """Feed the parser; 431 where headers do not end."""
-        if self.timeout_keep_alive_task is not None:  # uvicorn stops that clock for anything, even an empty line
-            self._awaits_headers = True
-            self._header_bytes = 0
-        super().data_received(data)
-        if not self._awaits_headers:
-            return
-        if self._headers_due is None:
-            self._start_clock()
-        self._header_bytes += len(data)
-        if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-            self.transport.write(TOO_LARGE)
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        """A request has begun; most often all of it is there, else its headers have their time from now."""
-        super().on_message_begin()
-        self._stop_clock()
-        self._awaits_headers = True
-        self._header_bytes = 0
-
-    def on_headers_complete(self) -> None:
-        """The headers are here."""
-        self._awaits_headers = False
-        self._stop_clock()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
-        self._stop_clock()
-        super().connection_lost(exc)
-
-    def _start_clock(self) -> None:
-        self._headers_due = self.loop.call_later(self.header_seconds, self._give_up)
-
-    def _stop_clock(self) -> None:
-        if self._headers_due is not None:
-            self._headers_due.cancel()
-            self._headers_due = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+    clients: int
+    seconds: float
+    unread_bytes: int
 
 
-def protocol_waiting(seconds: float) -> type[PatientProtocol]:
-    """The protocol with so much patience for headers."""
-    return type("Protocol", (PatientProtocol,), {"header_seconds": seconds})
+class Connection(Protocol):
+    """One connection as the rules see it."""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a request is being answered."""
+
+    def overdue(self, now: float, *, seconds: float) -> Reason | None:
+        """What the client has failed to do within so many seconds, if anything."""
+
+    def drop(self, reason: Reason) -> None:
+        """Hang up."""
+
+
+class Connections:
+    """The open connections of a server.
+
+    A connection is a newcomer until it asks something and there is room among the clients. Newcomers take no place of
+    a client: sockets that stay silent keep nobody out. When more than `SPARE_CONNECTIONS` are open beyond the number
+    of clients allowed, the newcomer that has been silent longest is dropped. Clients stay.
+    """
+
+    def __init__(self, limits: ConnectionLimits, *, count_dropped: Callable[[Reason], None]) -> None:
+        self._limits = limits
+        self.count_dropped = count_dropped
+        self._newcomers: dict[Connection, None] = {}
+        self._clients: set[Connection] = set()
+        self._unread: dict[Connection, int] = {}
+        self._next_look: asyncio.TimerHandle | None = None
+        self._pause = min(max(limits.seconds / LOOKS_PER_WAIT, SHORTEST_PAUSE), LONGEST_PAUSE)
+
+    @property
+    def open(self) -> int:
+        """Connections that are open."""
+        return len(self._newcomers) + len(self._clients)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes of answers that wait for their readers."""
+        return sum(self._unread.values())
+
+    def enter(self, connection: Connection) -> None:
+        """Somebody has connected."""
+        self._newcomers[connection] = None
+        if self.open > self._limits.clients + SPARE_CONNECTIONS:
+            silent = next((newcomer for newcomer in self._newcomers if not newcomer.is_at_work), None)
+            if silent is not None:
+                self._make_room(silent, "idle_newcomer")
+        if self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether a connection that asks something is a client, or becomes one because there is room."""
+        if connection in self._newcomers and len(self._clients) < self._limits.clients:
+            del self._newcomers[connection]
+            self._clients.add(connection)
+        return connection in self._clients
+
+    def leave(self, connection: Connection) -> None:
+        """The connection is closed."""
+        self._newcomers.pop(connection, None)
+        self._clients.discard(connection)
+        self._unread.pop(connection, None)
+
+    def answer_waits(self, connection: Connection, *, unread: int) -> None:
+        """An answer waits for its reader. Where too much waits in all, those who have kept it longest are dropped."""
+        self._unread[connection] = unread
+        while self.unread_bytes > self._limits.unread_bytes and len(self._unread) > 1:
+            self._make_room(next(iter(self._unread)), "slow_reader")
+
+    def answer_read(self, connection: Connection) -> None:
+        """The answer is on its way to its reader."""
+        self._unread.pop(connection, None)
+
+    def _look(self) -> None:
+        """Drop whoever is overdue, and look again later while anybody is there."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in [*self._newcomers, *self._clients]:
+            reason = connection.overdue(now, seconds=self._limits.seconds)
+            if reason is not None:
+                self.count_dropped(reason)
+                connection.drop(reason)
+        self._next_look = loop.call_later(self._pause, self._look) if self.open else None
+
+    def _make_room(self, connection: Connection, reason: Reason) -> None:
+        """Drop one to make room, which is there at once."""
+        self.leave(connection)
+        self.count_dropped(reason)
+        connection.drop(reason)

@@ -46,3 +46,11 @@ SEARCHED_TOGETHER = 32.0
 SLICE_SECONDS = 0.02
 REFUSAL_SECONDS = 1.0
 REFUSALS_A_SECOND = 100.0
+
+# All connections.
+SPARE_CONNECTIONS = 512
+"""Open beyond `--max-connections`, so that newcomers can ask for health and metrics, or be told to come back."""
+SPARE_FILES = 256
+"""Open files beside connections: models, stores, threads."""
+LOG_QUEUE_BYTES = 4_194_304
+"""Lines of the log that wait for whoever reads it; further ones are dropped and counted."""

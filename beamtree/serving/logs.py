@@ -1,13 +1,21 @@
-"""Logs as lines of JSON. What people watched or bought is not in them."""
+"""Logs as lines of JSON. What people watched or bought is not in them, and nobody waits for whoever reads them."""
 
 import logging
-import sys
+import os
+import select
+import threading
 import traceback
+from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TextIO
 
 from pydantic_core import to_json
 
+from beamtree.serving.limits import LOG_QUEUE_BYTES
+
+STANDARD_ERROR = 2
+BATCH_BYTES = 65_536
+LAST_WORDS_SECONDS = 1.0
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
@@ -33,10 +41,95 @@ class JsonLines(logging.Formatter):
         return to_json(line, fallback=str).decode()
 
 
-def log_to(stream: TextIO | None = None) -> None:
-    """Send all logs, uvicorn's among them, to a stream (standard error) as lines of JSON."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonLines())
+class LogQueue(logging.Handler):
+    """Writes lines to a file descriptor from a thread of its own.
+
+    Where nobody reads, at most `LOG_QUEUE_BYTES` wait; further lines are dropped, counted by `count_dropped`, and their
+    number is the first thing that is written when somebody reads again. At exit, what waits has a second to be written.
+    """
+
+    def __init__(self, descriptor: int, *, max_bytes: int = LOG_QUEUE_BYTES) -> None:
+        super().__init__()
+        self.count_dropped: Callable[[], object] = lambda: None
+        self._descriptor = descriptor
+        self._max_bytes = max_bytes
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._untold = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._work, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Put a line into the queue, or drop it where the queue is full."""
+        try:
+            line = self.format(record).encode() + b"\n"
+        except Exception:
+            self._drop()
+            return
+        with self._changed:
+            has_room = self._waiting_bytes + len(line) <= self._max_bytes
+            if has_room:
+                self._lines.append(line)
+                self._waiting_bytes += len(line)
+                self._changed.notify_all()
+        if not has_room:
+            self._drop()
+
+    def flush(self) -> None:
+        """Wait until everything is written, but not for long."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting_bytes, LAST_WORDS_SECONDS)
+
+    def _drop(self) -> None:
+        self._untold += 1
+        self.count_dropped()
+
+    def _work(self) -> None:
+        while True:
+            batch = self._take()
+            is_written = self._write(batch)
+            with self._changed:
+                self._waiting_bytes -= len(batch)
+                self._changed.notify_all()
+            if is_written and self._untold:
+                self._tell_what_was_dropped()
+
+    def _take(self) -> bytes:
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines)
+            batch = [self._lines.popleft()]
+            size = len(batch[0])
+            while self._lines and size + len(self._lines[0]) <= BATCH_BYTES:
+                batch.append(self._lines.popleft())
+                size += len(batch[-1])
+        return b"".join(batch)
+
+    def _write(self, text: bytes) -> bool:
+        """Write a text, however long that takes; False where it cannot be written."""
+        rest = memoryview(text)
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [])
+            except OSError:
+                for _ in range(text.count(b"\n")):
+                    self._drop()
+                return False
+        return True
+
+    def _tell_what_was_dropped(self) -> None:
+        lines, self._untold = self._untold, 0
+        told = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines were dropped"}
+        self._write(self.format(logging.makeLogRecord(told | {"lines": lines})).encode() + b"\n")
+
+
+def log_to(descriptor: int = STANDARD_ERROR) -> LogQueue:
+    """Send all logs, uvicorn's and Python's warnings among them, to a file descriptor as lines of JSON."""
+    queue = LogQueue(descriptor)
+    queue.setFormatter(JsonLines())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [queue]
     root.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    return queue

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from beamtree.serving.connections import Connections
 from beamtree.serving.pool import SearchPool
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -56,6 +57,16 @@ class Metrics:
         self.overloaded = Counter(
             "beamtree_overloaded", "Requests refused with 503", ["reason"], registry=self.registry
         )
+        self._connections = Gauge("beamtree_connections", "Connections that are open", registry=self.registry)
+        self._unread = Gauge(
+            "beamtree_unread_bytes", "Bytes of answers that wait for their readers", registry=self.registry
+        )
+        self._dropped = Counter(
+            "beamtree_connections_dropped", "Connections closed by the server", ["reason"], registry=self.registry
+        )
+        self.log_lines_dropped = Counter(
+            "beamtree_log_lines_dropped", "Lines of the log that nobody read in time", registry=self.registry
+        )
         self.events = Counter("beamtree_events", "Events taken", registry=self.registry)
         self._reloads = Counter("beamtree_model_changes", "Models put in service", registry=self.registry)
         self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
@@ -78,6 +89,15 @@ class Metrics:
         self._depth.labels(pool.name).set_function(lambda: pool.waiting)
         self._work.labels(pool.name).set_function(lambda: pool.waiting_work)
         self._busy.labels(pool.name).set_function(lambda: pool.running)
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Show how many connections are open, and how much of what was written to them is unread."""
+        self._connections.set_function(lambda: connections.open)
+        self._unread.set_function(lambda: connections.unread_bytes)
+
+    def connection_dropped(self, reason: str) -> None:
+        """Count a connection that the server has closed."""
+        self._dropped.labels(reason).inc()
 
     def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count one HTTP request."""

@@ -1,5 +1,6 @@
 """Start a server, keep it running, and stop it without losing a request."""
 
+import resource
 import signal
 import socket
 import threading
@@ -12,13 +13,15 @@ from beamtree import native
 from beamtree.data.interactions import InteractionLog
 from beamtree.errors import InputError
 from beamtree.serving.app import create_app
-from beamtree.serving.connections import protocol_waiting
+from beamtree.serving.connections import ConnectionLimits, Connections
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.event_file import DAY, EventFile
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
-from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS
+from beamtree.serving.http_protocol import guarded_protocol
+from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS, SPARE_CONNECTIONS, SPARE_FILES
 from beamtree.serving.loaded_model import load_model
+from beamtree.serving.logs import LogQueue
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
@@ -29,11 +32,19 @@ PREPARING_AND_SEARCHING = 2
 LOOKUP_THREADS = 2
 
 
-def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Callable[[str], None]) -> None:
+def serve(
+    settings: ServerSettings,
+    *,
+    log: InteractionLog | None,
+    announce: Callable[[str], None],
+    log_queue: LogQueue | None = None,
+) -> None:
     """Serve until SIGTERM or SIGINT. announce is told the address as soon as requests are answered.
 
-    ArtefactError where the model cannot be served, InputError where the address is taken.
+    log_queue: where log lines go, whose losses are counted. ArtefactError where the model cannot be served, InputError
+    where the address is taken or fewer files may be open than connections.
     """
+    _allow_open_files(settings.connections + SPARE_CONNECTIONS + SPARE_FILES)
     listening = _listen(settings)
     try:
         service = build_service(settings, log=log)
@@ -47,6 +58,15 @@ def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Cal
             target=service.deployment.watch, args=(stop,), kwargs={"seconds": settings.watch_seconds}, daemon=True
         )
         watch.start()
+    connections = Connections(
+        ConnectionLimits(
+            clients=settings.connections, seconds=settings.timeout_seconds, unread_bytes=settings.unread_bytes
+        ),
+        count_dropped=service.metrics.connection_dropped,
+    )
+    service.metrics.watch_connections(connections)
+    if log_queue is not None:
+        log_queue.count_dropped = service.metrics.log_lines_dropped.inc
     config = uvicorn.Config(
         create_app(service),
         log_config=None,
@@ -55,14 +75,13 @@ def serve(settings: ServerSettings, *, log: InteractionLog | None, announce: Cal
         date_header=False,
         lifespan="off",
         proxy_headers=False,
-        timeout_graceful_shutdown=int(settings.stop_seconds),
+        timeout_graceful_shutdown=settings.stop_seconds,
         timeout_keep_alive=75,
-        http=protocol_waiting(settings.timeout_seconds),
+        http=guarded_protocol(connections),
         ws="none",
     )
     shown = f"[{host}]" if ":" in host else host
     server = _Server(config, service=service, announce=lambda: announce(f"http://{shown}:{port}"))
-    service.count_connections = lambda: len(server.server_state.connections)
     try:
         server.run(sockets=[listening])
     finally:
@@ -156,6 +175,19 @@ class _Server(uvicorn.Server):
         """Say that no new requests are wanted, then let the running ones finish."""
         self._service.is_stopping = True
         await super().shutdown(sockets)
+
+
+def _allow_open_files(wanted: int) -> None:
+    """Raise the number of files that this process may open; InputError where the system does not let it."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY or allowed >= wanted:
+        return
+    if most != resource.RLIM_INFINITY and most < wanted:
+        raise InputError(
+            f"So many connections need {wanted:,} open files, but the system allows {most:,}. "
+            f"Lower --max-connections, or raise the limit (ulimit -n {wanted})."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

@@ -30,12 +30,6 @@ class Service:
     histories: Histories | None
     events: EventStore | None
     is_stopping: bool = False
-    count_connections: Callable[[], int] = lambda: 0
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether more clients are connected than the settings allow."""
-        return self.count_connections() > self.settings.connections
 
     async def recommend(
         self, model: LoadedModel, requests: Sequence[Recommend], *, connection: Hashable

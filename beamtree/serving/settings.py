@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from beamtree.serving.limits import Limits
 
+MAX_THREADS = 1024
+MAX_SECONDS = 86_400
+
 
 class ServerSettings(BaseModel):
     """Where to listen, how much to do at once, how long to wait."""
@@ -16,12 +19,29 @@ class ServerSettings(BaseModel):
     model: Path = Field(description="folder of the saved model")
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535, description="0 lets the system choose")
-    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, le=1024, description="searches at once")
+    threads: int = Field(
+        default_factory=lambda: os.cpu_count() or 1, ge=1, le=MAX_THREADS, description="searches at once"
+    )
     queue: int = Field(128, ge=0, description="work that may wait, in usual searches; more gets 503 at once")
-    timeout_seconds: float = Field(10.0, gt=0, description="for waiting and searching together, and for a body to come")
-    stop_seconds: float = Field(30.0, gt=0, description="what running requests have after SIGTERM")
-    watch_seconds: float = Field(1.0, ge=0, description="between two looks at the model folder; 0: never look")
-    connections: int = Field(1000, ge=1, description="connections at once")
+    timeout_seconds: float = Field(
+        10.0,
+        gt=0,
+        le=MAX_SECONDS,
+        allow_inf_nan=False,
+        description="for waiting and searching together, for headers and for a body to come, for an answer to be read",
+    )
+    stop_seconds: int = Field(30, ge=0, le=MAX_SECONDS, description="what running requests have after SIGTERM")
+    watch_seconds: float = Field(
+        1.0,
+        ge=0,
+        le=MAX_SECONDS,
+        allow_inf_nan=False,
+        description="between two looks at the model folder; 0: never look",
+    )
+    connections: int = Field(1000, ge=1, description="clients at once")
+    unread_bytes: int = Field(
+        67_108_864, ge=1, description="answers that wait for their readers; beyond it the slowest are dropped"
+    )
     events: Path | None = Field(None, description="SQLite file of events; None: no events are taken")
     keep_events_days: float = Field(float("inf"), gt=0, description="events that arrived earlier are deleted")
     admin_token: str = Field("", repr=False, description="empty: there are no admin routes")

@@ -13,13 +13,17 @@ from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from beamtree.serving.api_error import ApiError
+from beamtree.serving.api_error import ApiError, headers_too_large
+from beamtree.serving.http_protocol import CONNECTION, GuardedProtocol
+from beamtree.serving.limits import HEADER_BYTES
 from beamtree.serving.service import Service
 
 access_log = logging.getLogger("beamtree.serving.access")
 
 REQUEST_ID = "x-request-id"
 CLIENT_HAS_GONE = 499
+ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
+"""By clients or not: whoever looks after the server must see it when it is crowded."""
 _USABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFETY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -38,7 +42,7 @@ def _to_json(content: Any) -> bytes:
 
 
 def error_response(refusal: ApiError) -> Response:
-    """A refusal as an answer. What was not read to its end closes the connection."""
+    """A refusal as an answer."""
     return json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
 
 
@@ -100,27 +104,42 @@ class Observed:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["log"] = {}
         status = 0
+        is_last = False
 
         async def send_observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], *_SAFETY_HEADERS, (REQUEST_ID.encode(), request_id.encode())]
+                if is_last:
+                    message["headers"].append((b"connection", b"close"))
             await send(message)
 
+        connection: GuardedProtocol | None = scope["state"].get(CONNECTION)
         self._metrics.in_flight.inc()
         try:
-            if self._service.is_crowded:
-                self._metrics.overloaded.labels("too_many_connections").inc()
-                await error_response(_crowded())(scope, receive, send_observed)
+            if connection is not None:
+                await connection.answer_is_read.wait()
+                is_last = not connection.admit()
+            refusal = _refusal(scope, connection, is_last=is_last)
+            if refusal is not None:
+                if refusal.status == 503:
+                    self._metrics.overloaded.labels(refusal.code).inc()
+                await error_response(refusal)(scope, receive, send_observed)
             else:
                 await self._app(scope, receive, send_observed)
+        except asyncio.CancelledError:
+            if status:
+                raise
+            await error_response(_stopped())(scope, receive, send_observed)
         except Exception:
             logging.getLogger(__name__).exception("request failed", extra={"request_id": request_id})
             if status:
                 raise
             await error_response(_failed(request_id))(scope, receive, send_observed)
         finally:
+            if connection is not None:
+                connection.answered()
             seconds = time.perf_counter() - began_at
             loop = asyncio.get_running_loop()
             loop.call_soon(self._note, scope, request_id, status or CLIENT_HAS_GONE, seconds)  # the answer goes first
@@ -156,13 +175,28 @@ def _request_id(scope: Scope) -> str:
     return f"{random.getrandbits(64):016x}"  # a name, not a secret
 
 
+def _refusal(scope: Scope, connection: GuardedProtocol | None, *, is_last: bool) -> ApiError | None:
+    """Why a request is refused before anybody looks at what it asks."""
+    if connection is not None and connection.is_gone:
+        return ApiError(CLIENT_HAS_GONE, "client_has_gone", "The client went away before it was answered.")
+    if is_last and scope["path"] not in ALWAYS_ANSWERED:
+        return _crowded()
+    sizes = (len(name) + len(value) + len(b": \r\n") for name, value in scope["headers"])
+    address = len(scope["raw_path"]) + len(scope["query_string"])
+    return headers_too_large() if sum(sizes, start=address) > HEADER_BYTES else None
+
+
 def _crowded() -> ApiError:
     return ApiError(
         503,
         "too_many_connections",
         "Too many clients are connected. Try again in a second.",
-        headers={"Retry-After": "1", "Connection": "close"},
+        headers={"Retry-After": "1"},
     )
+
+
+def _stopped() -> ApiError:
+    return ApiError(503, "stopped", "The server stopped before it had an answer. Ask again.")
 
 
 def _failed(request_id: str) -> ApiError:

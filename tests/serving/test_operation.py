@@ -144,8 +144,8 @@ def test_slow_clients_hold_nobody_up_and_are_sent_away(start: StartServer, model
             answer = read_all(connection)
             assert answer.startswith(b"HTTP/1.1 408")
             assert b"body_too_slow" in answer
-        for connection in without_headers:
-            assert read_all(connection) == b""
+        assert b"headers_too_slow" in read_all(without_headers[0])
+        assert read_all(without_headers[1]) == b""
 
 
 def test_empty_lines_do_not_keep_a_connection_open(start: StartServer, model: Path) -> None:
@@ -172,21 +172,13 @@ def test_a_client_that_leaves_is_forgotten(start: StartServer, model: Path) -> N
     assert [line["status"] for line in server.log_lines() if line.get("route") == "/v1/recommend"] == [499]
 
 
-def test_too_many_connections_are_told_so(start: StartServer, model: Path) -> None:
-    server = start(model, "--max-connections", "3", "--cors-origin", "https://shop.example")
-    opened = [server.connect() for _ in range(3)]
-    for connection in opened:
-        answer = ask(connection, "GET", "/v1/model", headers={"Origin": "https://shop.example"})
-        assert answer.status == 200
-        assert answer.headers["access-control-allow-origin"] == "https://shop.example"
-    refused = server.get("/v1/model")
-    assert (refused.status, refused.code, refused.headers["retry-after"]) == (503, "too_many_connections", "1")
-    opened.pop().close()
-    wait_until(lambda: server.get("/v1/model").status == 200, what="room for another connection")
-    strange = ask(opened[0], "GET", "/v1/model", headers={"Origin": "https://elsewhere.example"})
+def test_only_the_given_web_origins_may_call(start: StartServer, model: Path) -> None:
+    server = start(model, "--cors-origin", "https://shop.example")
+    answer = server.get("/v1/model", Origin="https://shop.example")
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "https://shop.example"
+    strange = server.get("/v1/model", Origin="https://elsewhere.example")
     assert "access-control-allow-origin" not in strange.headers
-    for connection in opened:
-        connection.close()
 
 
 def test_no_accepted_event_is_lost_by_a_sudden_death(start: StartServer, model: Path, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_a_client_that_leaves_is_forgotten(start: StartServer, model: Path) -> N
         wait_for_arrival(server, 1)
     wait_for_arrival(server, 0)
     assert not [line for line in server.log_lines() if line["level"] == "error"]
+    assert server.stop() == 0
     assert [line["status"] for line in server.log_lines() if line.get("route") == "/v1/recommend"] == [499]
 
 

@@ -4,14 +4,17 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from pydantic import BaseModel, ValidationError
 
 from beamtree.cli.options import ModelArgument
 from beamtree.data.interactions import read_log
 from beamtree.data.ties import settle_ties
 from beamtree.errors import InputError
+
+Settings = TypeVar("Settings", bound=BaseModel)
 
 TOKEN_VARIABLE = "BEAMTREE_ADMIN_TOKEN"
 
@@ -47,6 +50,12 @@ def serve(
     max_unread: Annotated[
         int, typer.Option(min=1, help="Most bytes of answers that wait for slow readers.")
     ] = 67_108_864,
+    min_free_memory: Annotated[
+        int, typer.Option(min=0, help="Bytes of memory that stay free: with less, large calls get 503.")
+    ] = 134_217_728,
+    min_free_disk: Annotated[
+        int, typer.Option(min=0, help="Bytes of disk that stay free: with less, events get 503.")
+    ] = 134_217_728,
     log_histories: Annotated[bool, typer.Option("--log-histories", help="Write histories into the log.")] = False,
     access_log: Annotated[bool, typer.Option(help="Write a line for each request.")] = True,
 ) -> None:
@@ -59,7 +68,8 @@ def serve(
     from beamtree.serving.run import serve as run_server
     from beamtree.serving.settings import ServerSettings
 
-    settings = ServerSettings(
+    settings = _checked(
+        ServerSettings,
         model=model,
         host=host,
         port=port,
@@ -70,13 +80,15 @@ def serve(
         watch_seconds=watch_seconds,
         connections=max_connections,
         unread_bytes=max_unread,
+        min_free_memory=min_free_memory,
+        min_free_disk=min_free_disk,
         events=events,
         keep_events_days=float("inf") if keep_events_days is None else keep_events_days,
         admin_token=os.environ.get(TOKEN_VARIABLE, ""),
         cors_origins=tuple(cors_origin or ()),
         log_histories=log_histories,
         access_log=access_log,
-        limits=Limits(body_bytes=max_body, batch=max_batch, history=max_history, k=max_k, beam=max_beam),
+        limits=_checked(Limits, body_bytes=max_body, batch=max_batch, history=max_history, k=max_k, beam=max_beam),
     )
     log_queue = log_to()
     log = None
@@ -86,6 +98,15 @@ def serve(
         config = load_artefact(model, verify=False).config
         log = settle_ties(read_log(histories, config.log), config=config)
     run_server(settings, log=log, announce=_announce, log_queue=log_queue)
+
+
+def _checked(kind: type[Settings], **options: object) -> Settings:
+    """The settings; InputError that names what is out of bounds."""
+    try:
+        return kind(**options)
+    except ValidationError as error:
+        faults = [f"{fault['loc'][0]}: {fault['msg'].lower()}, got {fault['input']!r}" for fault in error.errors()]
+        raise InputError(f"These settings cannot be used: {'; '.join(faults)}. See beamtree serve --help.") from None
 
 
 def _announce(address: str) -> None:

@@ -18,7 +18,7 @@ Ids = Iterable[Id]
 IdList = Sequence[Any] | Int64Array
 """Raw ids as they are looked up: a list, or an array where they are integers anyway."""
 
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_INTEGER = re.compile(r"(-?[0-9]{1,19})(?:\.0+)?")
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 _TO_LIST = ("to_pylist", "to_list", "tolist")
 """How Arrow, Polars and pandas, and NumPy turn a column into a list."""
@@ -108,9 +108,10 @@ class RawIds:
         """The id that a text in an address means; None where it cannot be one."""
         if not self.holds_integers:
             return text
-        if not _INTEGER.fullmatch(text):
+        written = _INTEGER.fullmatch(text)
+        if written is None:
             return None
-        number = int(text)
+        number = int(written[1])
         return number if _LOWEST <= number <= _HIGHEST else None
 
     def _wrong(self, raw: Any, *, what: str) -> IdTypeError:

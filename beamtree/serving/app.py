@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Scope
 
@@ -54,13 +55,26 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
     answering: ASGIApp = Direct(app, routes=recommending.routes, refuse=refuse)
     if service.settings.cors_origins:
-        answering = CORSMiddleware(
+        answering = _Origins(
             answering,
             allow_origins=list(service.settings.cors_origins),
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type", "X-Request-ID", "Idempotency-Key"],
         )
     return Observed(answering, service=service)
+
+
+class _Origins(CORSMiddleware):
+    """Which web origins may call, refusing others in the shape of all refusals."""
+
+    def preflight_response(self, request_headers: Headers) -> Response:
+        """What a browser is told before it asks."""
+        response = super().preflight_response(request_headers)
+        if response.status_code < 400:
+            return response
+        kept = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+        said = bytes(response.body).decode()
+        return error_response(ApiError(response.status_code, "origin_not_allowed", f"{said}.", headers=kept))
 
 
 class _PageFiles(StaticFiles):
@@ -70,6 +84,7 @@ class _PageFiles(StaticFiles):
         """The file at a path; to anything but reading, no address leads here."""
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(status_code=404)
+        scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]  # these files are small
         return await super().get_response(path, scope)
 
     def file_response(self, *arguments: Any, **named: Any) -> Response:

@@ -11,7 +11,7 @@ from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
 from beamtree.data.raw_ids import RawIds
 from beamtree.serving.conditions import check_column
 from beamtree.serving.limits import LISTED_VALUES
-from beamtree.types import Int32Array, Int64Array
+from beamtree.types import BoolArray, Int32Array, Int64Array
 
 IntArray = npt.NDArray[np.integer]
 Row = dict[str, Any]
@@ -60,6 +60,13 @@ class Catalogue:
             )
         ]
 
+    def holding(self, text: str) -> BoolArray:
+        """(items,): whether id or title holds a text; upper and lower case are the same."""
+        holds = np.zeros(len(self.item_table), dtype=np.bool_)
+        for column in self._lowered:
+            holds |= column.str.contains(text.lower(), literal=True).to_numpy()
+        return holds
+
     def find(self, text: str, *, limit: int) -> tuple[Int64Array, int]:
         """Items whose id or title is the text, begins with it, or holds it, in this order, popular ones first.
 
@@ -69,10 +76,7 @@ class Catalogue:
         wanted = text.lower()
         if not wanted:
             return self.most_popular[:limit].astype(np.int64), len(self.item_table)
-        holds = np.zeros(len(self.item_table), dtype=np.bool_)
-        for column in self._lowered:
-            holds |= column.str.contains(wanted, literal=True).to_numpy()
-        found = np.flatnonzero(holds)
+        found = np.flatnonzero(self.holding(wanted))
         closeness = np.full(len(found), 2)
         for column in self._lowered:
             candidates = column.gather(found)

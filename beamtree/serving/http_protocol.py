@@ -53,6 +53,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.answer_is_read = asyncio.Event()
         self.answer_is_read.set()
         self._requests = 0
+        self._is_answering = False
         self._is_in_headers = False
         self._is_in_body = False
         self._headers_ended = False
@@ -70,8 +71,13 @@ class GuardedProtocol(HttpToolsProtocol):
         """Whether this is one of the clients that the server has room for."""
         return self.registry.admit(self)
 
+    def answering(self) -> None:
+        """The application has begun to answer a request."""
+        self._is_answering = True
+
     def answered(self) -> None:
         """The application is done with a request. What is left of its body, or a next one, has its time from now."""
+        self._is_answering = False
         self._requests -= 1
         self._request_due_since = self.loop.time() if self._is_in_body or self._is_in_headers else None
 
@@ -157,8 +163,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.registry.leave(self)
 
     def _refuse(self, refusal: ApiError) -> None:
-        """Answer without the application, unless an answer is being written, and close."""
-        if not self.is_at_work:
+        """Answer without the application, unless another answer is due or being written, and close."""
+        if not self._is_answering and self._requests <= 1:
             self.transport.write(_plain_answer(refusal))
         self.transport.close()
 

@@ -47,6 +47,10 @@ SLICE_SECONDS = 0.02
 REFUSAL_SECONDS = 1.0
 REFUSALS_A_SECOND = 100.0
 
+# Little that is left of the machine.
+LIGHT_ITEMS = 100
+"""Items of a call that is answered also where memory is short."""
+
 # All connections.
 SPARE_CONNECTIONS = 512
 """Open beyond `--max-connections`, so that newcomers can ask for health and metrics, or be told to come back."""

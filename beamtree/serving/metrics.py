@@ -9,6 +9,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from beamtree.serving.connections import Connections
 from beamtree.serving.pool import SearchPool
+from beamtree.serving.watermarks import Watermarks
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -67,6 +68,10 @@ class Metrics:
         self.log_lines_dropped = Counter(
             "beamtree_log_lines_dropped", "Lines of the log that nobody read in time", registry=self.registry
         )
+        self._free_memory = Gauge(
+            "beamtree_free_memory_bytes", "Memory that the machine or its container has left", registry=self.registry
+        )
+        self._free_disk = Gauge("beamtree_free_disk_bytes", "Room on the disk of the events", registry=self.registry)
         self.events = Counter("beamtree_events", "Events taken", registry=self.registry)
         self._reloads = Counter("beamtree_model_changes", "Models put in service", registry=self.registry)
         self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
@@ -94,6 +99,11 @@ class Metrics:
         """Show how many connections are open, and how much of what was written to them is unread."""
         self._connections.set_function(lambda: connections.open)
         self._unread.set_function(lambda: connections.unread_bytes)
+
+    def watch_watermarks(self, watermarks: Watermarks) -> None:
+        """Show what is left of memory and disk."""
+        self._free_memory.set_function(lambda: watermarks.free_memory)
+        self._free_disk.set_function(lambda: watermarks.free_disk)
 
     def connection_dropped(self, reason: str) -> None:
         """Count a connection that the server has closed."""

@@ -27,6 +27,7 @@ from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.user_events import UserEvents
+from beamtree.serving.watermarks import Watermarks
 
 PREPARING_AND_SEARCHING = 2
 LOOKUP_THREADS = 2
@@ -112,6 +113,10 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
             )
     searches, lookups = _pools(settings)
     metrics.watch_filter_cache(lambda: deployment.current.recommender.filter_cache_bytes)
+    watermarks = Watermarks(
+        min_free_memory=settings.min_free_memory, min_free_disk=settings.min_free_disk, store=settings.events
+    )
+    metrics.watch_watermarks(watermarks)
     metrics.watch_pool(searches)
     metrics.watch_pool(lookups)
     return Service(
@@ -122,6 +127,7 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
         metrics=metrics,
         histories=histories,
         events=events,
+        watermarks=watermarks,
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import (
     TypeAdapter,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypeAliasType
 
 from beamtree.serving.limits import (
@@ -28,8 +29,28 @@ from beamtree.serving.limits import (
     ID_CHARACTERS,
 )
 
+EXACT_FLOATS = 2**53
+"""Up to here a floating-point number means one integer, and further on several."""
+
+
+def _exact(value: object) -> int:
+    """40576.0 is an integer, to JSON Schema as to JavaScript."""
+    if not isinstance(value, float) or not value.is_integer() or abs(value) > EXACT_FLOATS:
+        raise ValueError("expected an integer")
+    return int(value)
+
+
+def _exact_float(value: object) -> object:
+    return _exact(value) if isinstance(value, float) else value
+
+
+Count = Annotated[StrictInt, BeforeValidator(_exact_float)]
 WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
-AnyId = WholeNumber | Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
+AnyId = (
+    WholeNumber
+    | Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
+    | SkipJsonSchema[Annotated[int, BeforeValidator(_exact)]]
+)
 ItemId = TypeAliasType("ItemId", AnyId)
 UserId = TypeAliasType("UserId", AnyId)
 ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=COLUMN_NAME_CHARACTERS)])
@@ -85,8 +106,8 @@ class Recommend(_Asked):
 
     history: list[ItemId] | None = Field(None, description="raw item ids, newest last")
     user_id: UserId | None = Field(None, description="a user of the history store, instead of a history")
-    k: StrictInt = Field(20, ge=1, description="how many items")
-    beam: StrictInt | None = Field(None, ge=1, description="nodes kept per level; default: the model's setting")
+    k: Count = Field(20, ge=1, description="how many items")
+    beam: Count | None = Field(None, ge=1, description="nodes kept per level; default: the model's setting")
     exclude_seen: StrictBool | None = Field(None, description="leave out the history; default: the model's setting")
     exclude: list[ItemId] = Field([], description="items that must not come back")
     allow: Allow | None = Field(None, description="only these items may come back; default: all")

@@ -13,6 +13,7 @@ from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import Done, SearchPool
 from beamtree.serving.schemas import Recommend
 from beamtree.serving.settings import ServerSettings
+from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
 
 Result = TypeVar("Result")
@@ -29,6 +30,7 @@ class Service:
     metrics: Metrics
     histories: Histories | None
     events: EventStore | None
+    watermarks: Watermarks
     is_stopping: bool = False
 
     async def recommend(

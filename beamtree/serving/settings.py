@@ -42,6 +42,8 @@ class ServerSettings(BaseModel):
     unread_bytes: int = Field(
         67_108_864, ge=1, description="answers that wait for their readers; beyond it the slowest are dropped"
     )
+    min_free_memory: int = Field(134_217_728, ge=0, description="bytes; where less is free, large calls get 503")
+    min_free_disk: int = Field(134_217_728, ge=0, description="bytes; where less is free, events get 503")
     events: Path | None = Field(None, description="SQLite file of events; None: no events are taken")
     keep_events_days: float = Field(float("inf"), gt=0, description="events that arrived earlier are deleted")
     admin_token: str = Field("", repr=False, description="empty: there are no admin routes")

@@ -110,6 +110,8 @@ class Observed:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if connection is not None:
+                    connection.answering()
                 message["headers"] = [*message["headers"], *_SAFETY_HEADERS, (REQUEST_ID.encode(), request_id.encode())]
                 if is_last:
                     message["headers"].append((b"connection", b"close"))

@@ -21,7 +21,8 @@ def test_ids_there_and_back(raw: list[Id]) -> None:
 def test_ids_in_addresses() -> None:
     integers = RawIds(Vocabulary(pl.Series([1, 2])))
     assert integers.parse("-17") == -17
-    for text in ("", "1.0", "1_0", "+1", " 1", "٣", "1e3", str(2**63), "9" * 5000):
+    assert integers.parse("40576.0") == 40576
+    for text in ("", "1.5", "1.", "1_0", "+1", " 1", "٣", "1e3", str(2**63), "9" * 5000):
         assert integers.parse(text) is None, text
     assert RawIds(Vocabulary(pl.Series(["1"]))).parse("1_0") == "1_0"
 

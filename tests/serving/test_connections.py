@@ -23,6 +23,7 @@ ASK_FOR_MUCH = (
     + f"Content-Length: {len(LARGE_ANSWER)}\r\n\r\n".encode()
     + LARGE_ANSWER
 )
+CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 MORE_THAN_THE_SYSTEM_BUFFERS = 40
 """Large answers to one client that does not read."""
 
@@ -183,7 +184,15 @@ def test_headers_up_to_the_limit_are_taken(server: Server, sockets: ExitStack) -
     assert read_until_closed(connection).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("text", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"hello\r\n\r\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"hello\r\n\r\n",
+        CHUNKED + b"not a number\r\n",
+    ],
+)
 def test_what_is_not_http_is_refused_in_the_documented_shape(server: Server, sockets: ExitStack, text: bytes) -> None:
     connection = connect(server, sockets)
     connection.sendall(text)

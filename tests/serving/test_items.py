@@ -64,7 +64,8 @@ def test_several_items_are_looked_up_by_id_in_the_order_asked(server: Server) ->
     assert "unknown_ids" not in server.get("/v1/items?search=31").json
     assert len(server.get(f"/v1/items?{'&'.join(['id=107'] * 100)}").json["items"]) == 100
     assert server.get(f"/v1/items?{'&'.join(['id=107'] * 101)}").status == 422
-    assert server.get("/v1/items?id=107&search=Title").status == 422
+    both = server.get("/v1/items?id=107&id=131&search=TITLE 7".replace(" ", "%20")).json
+    assert ([item["item_id"] for item in both["items"]], both["matches"]) == ([107], 1)
 
 
 def test_items_with_texts_for_ids_are_looked_up_too(start: StartServer, tmp_path: Path) -> None:

@@ -128,6 +128,37 @@ def test_running_requests_finish_when_the_server_is_told_to_stop(start: StartSer
         socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
 
 
+def test_without_time_to_stop_a_running_request_is_told_so(start: StartServer, slow_model: Path) -> None:
+    server = start(
+        slow_model, "--max-batch", "5000", "--max-body", "10000000", "--timeout", "50", "--stop-seconds", "0"
+    )
+    call = Background(server, busy_call(500))
+    wait_until(lambda: server.metric('beamtree_busy_threads{pool="searches"}') >= 1, what="a running search")
+    server.process.send_signal(signal.SIGTERM)
+    answer = call.join()
+    assert answer is not None, call.failure
+    assert (answer.status, answer.code) == (503, "stopped")
+    assert server.join() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--threads", "5000"), "5000 is not in the range"),
+        (("--stop-seconds", "-1"), "-1 is not in the range"),
+        (("--timeout", "nan"), "timeout_seconds: input should be"),
+        (("--watch-seconds", "inf"), "watch_seconds: input should be"),
+        (("--max-connections", "1000000000"), "Lower --max-connections"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_named(
+    start: StartServer, model: Path, options: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(RuntimeError, match=said) as failure:
+        start(model, *options)
+    assert "Traceback" not in str(failure.value)
+
+
 def test_slow_clients_hold_nobody_up_and_are_sent_away(start: StartServer, model: Path) -> None:
     server = start(model, "--timeout", "1")
     with ExitStack() as opened:
@@ -180,6 +211,9 @@ def test_only_the_given_web_origins_may_call(start: StartServer, model: Path) ->
     assert answer.headers["access-control-allow-origin"] == "https://shop.example"
     strange = server.get("/v1/model", Origin="https://elsewhere.example")
     assert "access-control-allow-origin" not in strange.headers
+    headers = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "GET"}
+    refused = server.call("OPTIONS", "/v1/model", headers=headers)
+    assert (refused.status, refused.code) == (400, "origin_not_allowed")
 
 
 def test_no_accepted_event_is_lost_by_a_sudden_death(start: StartServer, model: Path, tmp_path: Path) -> None:

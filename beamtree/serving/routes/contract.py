@@ -88,15 +88,13 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
 
 
 def _tell_what_must_be_given(schemas: dict[str, Any]) -> None:
-    """Either history or user_id; at least one condition; ids or conditions."""
+    """Either history or user_id, of which the other may be null."""
     asked = schemas["Recommend"]
-    for name in ("history", "user_id"):
-        [asked["properties"][name]] = [
-            {key: value for key, value in asked["properties"][name].items() if key not in ("anyOf", "default")} | choice
-            for choice in asked["properties"][name]["anyOf"]
-            if choice.get("type") != "null"
-        ]
-    asked["oneOf"] = [{"required": ["history"]}, {"required": ["user_id"]}]
+    either = []
+    for name, other in (("history", "user_id"), ("user_id", "history")):
+        [given] = [choice for choice in asked["properties"][name]["anyOf"] if choice.get("type") != "null"]
+        either.append({"required": [name], "properties": {name: given, other: {"type": "null"}}})
+    asked["oneOf"] = either
 
 
 def _tell_about(model: LoadedModel, document: dict[str, Any]) -> None:
@@ -110,7 +108,9 @@ def _tell_about(model: LoadedModel, document: dict[str, Any]) -> None:
         for route in methods.values():
             for parameter in route.get("parameters", ()):
                 if parameter["name"] == "item_id":
-                    parameter["schema"] = {"type": id_type}
+                    parameter["schema"] = {
+                        key: value for key, value in schemas["ItemId"].items() if key not in ("examples", "title")
+                    } | ({"minLength": 1} if id_type == "string" else {})
                     parameter["example"] = popular[0]
                 if parameter["name"] == "column":
                     parameter["schema"] = {"type": "array", "items": {"$ref": REFERENCE.format(model="ColumnName")}}

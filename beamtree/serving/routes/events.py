@@ -43,6 +43,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         summary="Add to the histories of users; answered when the events are on disk",
     )
     async def add_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
+        service.watermarks.refuse_events()
         body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
         try:
             asked = EventsBody.model_validate_json(body)

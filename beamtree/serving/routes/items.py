@@ -4,17 +4,20 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import StringConstraints
 
 from beamtree.errors import InputError
 from beamtree.retrieval.similar import Similarity
 from beamtree.serving.api_error import ApiError, shortened
-from beamtree.serving.limits import COLUMNS, FOUND_ITEMS, SEARCH_CHARACTERS
+from beamtree.serving.limits import COLUMNS, FOUND_ITEMS, ID_CHARACTERS, SEARCH_CHARACTERS
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.routes.contract import ITEM_ERRORS, QUERY_ERRORS
 from beamtree.serving.schemas import ItemAnswer, ItemsAnswer, SimilarAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
+AddressId = Annotated[str, StringConstraints(max_length=ID_CHARACTERS)]
+"""An id in an address; which of them are integers is up to the model."""
 Columns = Annotated[
     list[str] | None,
     Query(alias="column", description="columns to return; default: title and category", max_length=COLUMNS),
@@ -35,16 +38,19 @@ def item_routes(service: Service) -> APIRouter:
         request: Request,
         search: Annotated[str, Query(max_length=SEARCH_CHARACTERS, description="empty: the most popular items")] = "",
         limit: Annotated[int, Query(ge=1, le=FOUND_ITEMS, description="the most that a search returns")] = 20,
-        ids: Annotated[list[str] | None, Query(alias="id", max_length=FOUND_ITEMS, description="no search")] = None,
+        ids: Annotated[
+            list[AddressId] | None,
+            Query(alias="id", max_length=FOUND_ITEMS, description="only these; with search, those that hold the text"),
+        ] = None,
         column: Columns = None,
     ) -> Response:
         model = service.deployment.current
         columns = wanted_columns(model, column)
-        if ids is not None and search:
-            raise ApiError(422, "invalid_request", "Give either id or search, not both.")
 
         def look_up(ids: list[str]) -> dict[str, Any]:
             known, unknown = model.ids.find(ids)
+            if search:
+                known = known[model.catalogue.holding(search)[known]]
             items = model.catalogue.rows(known, columns)
             return {"model_version": model.version, "matches": len(items), "items": items, "unknown_ids": unknown}
 
@@ -67,7 +73,7 @@ def item_routes(service: Service) -> APIRouter:
     )
     async def similar_items(
         request: Request,
-        item_id: str,
+        item_id: AddressId,
         k: Annotated[int, Query(ge=1, le=FOUND_ITEMS)] = 10,
         by: Annotated[
             Literal["tree", "embedding", "memory", "both"],
@@ -109,7 +115,7 @@ def item_routes(service: Service) -> APIRouter:
     @router.get(
         "/v1/items/{item_id:path}", response_model=ItemAnswer, responses=ITEM_ERRORS, summary="Everything about an item"
     )
-    async def one_item(item_id: str) -> Response:
+    async def one_item(item_id: AddressId) -> Response:
         model = service.deployment.current
         item = find_item(model, item_id)
         tree = model.artefact.tree

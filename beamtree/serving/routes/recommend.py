@@ -33,6 +33,7 @@ def recommend_routes(service: Service) -> APIRouter:
             raise unusable(error) from None
         requests = asked.requests if isinstance(asked, RecommendMany) else [asked]
         check_limits(requests, settings.limits)
+        service.watermarks.refuse_heavy(requests)
         model = service.deployment.current
         done = await service.recommend(model, requests, connection=request.client)
         _count(service, done.result)

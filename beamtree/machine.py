@@ -1,0 +1,65 @@
+"""What is left of this machine for the process: memory, under the limits of its container or service."""
+
+import os
+from pathlib import Path
+
+MEMORY_INFO = Path("/proc/meminfo")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
+_CONTROL_GROUP_FILES = (
+    ("memory.max", "memory.current", "memory.stat"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+)
+"""Limit, use and details of a control group, of the second version and of the first."""
+
+
+def available_memory(
+    *,
+    memory_info: Path = MEMORY_INFO,
+    control_groups: Path = CONTROL_GROUPS,
+    own_control_group: Path = OWN_CONTROL_GROUP,
+) -> int:
+    """Bytes that can still be allocated without swapping or reaching the limit of the container or service.
+
+    All memory of the machine, where the system does not say what is left. memory_info, control_groups,
+    own_control_group: where Linux tells.
+    """
+    kilobytes = _table(memory_info).get("MemAvailable:")
+    bounds = [_all_memory() if kilobytes is None else kilobytes * 1024]
+    for folder in (control_groups, control_groups / _own_group(own_control_group)):
+        for limit_file, use_file, details_file in _CONTROL_GROUP_FILES:
+            limit, used = _number(folder / limit_file), _number(folder / use_file)
+            if limit is not None and used is not None:
+                reclaimable = _table(folder / details_file).get("inactive_file", 0)
+                bounds.append(max(0, limit - used + reclaimable))
+    return min(bounds)
+
+
+def _all_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _own_group(listing: Path) -> str:
+    """The path of this process's control group below their root; empty where it is not told."""
+    try:
+        lines = listing.read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+
+
+def _number(path: Path) -> int | None:
+    """The number in a file; None where there is no such file, or it says `max`."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _table(path: Path) -> dict[str, int]:
+    """Lines of a name and a number, by name; empty where there is no such file."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}

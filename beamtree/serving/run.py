@@ -188,12 +188,13 @@ def _allow_open_files(wanted: int) -> None:
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return
-    if most != resource.RLIM_INFINITY and most < wanted:
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    except (OSError, ValueError):
         raise InputError(
             f"So many connections need {wanted:,} open files, but the system allows {most:,}. "
             f"Lower --max-connections, or raise the limit (ulimit -n {wanted})."
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        ) from None
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

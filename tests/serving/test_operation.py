@@ -144,9 +144,9 @@ def test_without_time_to_stop_a_running_request_is_told_so(start: StartServer, s
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--threads", "5000"), "5000 is not in the range"),
-        (("--stop-seconds", "-1"), "-1 is not in the range"),
-        (("--timeout", "nan"), "timeout_seconds: input should be"),
+        (("--threads", "5000"), "--threads"),
+        (("--stop-seconds", "-1"), "--stop-seconds"),
+        (("--timeout", "nan"), "timeout"),
         (("--watch-seconds", "inf"), "watch_seconds: input should be"),
         (("--max-connections", "1000000000"), "Lower --max-connections"),
     ],

@@ -49,7 +49,7 @@ def serve(
     max_connections: Annotated[int, typer.Option(min=1, help="Most clients at once.")] = 1000,
     max_unread: Annotated[
         int, typer.Option(min=1, help="Most bytes of answers that wait for slow readers.")
-    ] = 67_108_864,
+    ] = 33_554_432,
     min_free_memory: Annotated[
         int, typer.Option(min=0, help="Bytes of memory that stay free: with less, large calls get 503.")
     ] = 134_217_728,

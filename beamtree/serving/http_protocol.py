@@ -9,7 +9,6 @@ import asyncio
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
-from pydantic_core import to_json
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -17,6 +16,7 @@ from uvicorn.server import ServerState
 from beamtree.serving.api_error import ApiError, headers_too_large
 from beamtree.serving.connections import Connections, Reason
 from beamtree.serving.limits import HEADER_BYTES
+from beamtree.serving.written_answers import json_text
 
 CONNECTION = "connection"
 """Where an application finds the connection of a request: in the state of its scope."""
@@ -175,7 +175,7 @@ def guarded_protocol(connections: Connections) -> type[GuardedProtocol]:
 
 
 def _plain_answer(refusal: ApiError) -> bytes:
-    body = to_json(refusal.body())
+    body = json_text(refusal.body())
     lines = (
         f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}",
         "content-type: application/json",

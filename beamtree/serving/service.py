@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from beamtree.serving.answers import Answers, answer_calls
+from beamtree.serving.answers import answer_calls
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
@@ -15,6 +15,7 @@ from beamtree.serving.schemas import Recommend
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
+from beamtree.serving.written_answers import WrittenAnswer, write_answers
 
 Result = TypeVar("Result")
 
@@ -35,12 +36,12 @@ class Service:
 
     async def recommend(
         self, model: LoadedModel, requests: Sequence[Recommend], *, connection: Hashable
-    ) -> Done[Answers]:
+    ) -> Done[list[WrittenAnswer]]:
         """Search for all requests of a call, together with other calls that wait. Explanations take their own way."""
         pool = self.lookups if any(request.explain for request in requests) else self.searches
         done = await pool.submit(
             requests,
-            handle=lambda calls: answer_calls(model, calls, histories=self.histories),
+            handle=lambda calls: write_answers(answer_calls(model, calls, histories=self.histories)),
             works=works_of(model, requests),
             connection=connection,
             key=model.version,

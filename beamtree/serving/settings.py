@@ -40,7 +40,7 @@ class ServerSettings(BaseModel):
     )
     connections: int = Field(1000, ge=1, description="clients at once")
     unread_bytes: int = Field(
-        67_108_864, ge=1, description="answers that wait for their readers; beyond it the slowest are dropped"
+        33_554_432, ge=1, description="answers that wait for their readers; beyond it the slowest are dropped"
     )
     min_free_memory: int = Field(134_217_728, ge=0, description="bytes; where less is free, large calls get 503")
     min_free_disk: int = Field(134_217_728, ge=0, description="bytes; where less is free, events get 503")

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
-from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,6 +16,7 @@ from beamtree.serving.api_error import ApiError, headers_too_large
 from beamtree.serving.http_protocol import CONNECTION, GuardedProtocol
 from beamtree.serving.limits import HEADER_BYTES
 from beamtree.serving.service import Service
+from beamtree.serving.written_answers import json_text
 
 access_log = logging.getLogger("beamtree.serving.access")
 
@@ -34,11 +34,12 @@ _SAFETY_HEADERS = (
 
 def json_response(content: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer in JSON; numbers that are not finite become null."""
-    return Response(_to_json(content), status_code=status, media_type="application/json", headers=headers)
+    return text_response(json_text(content), status=status, headers=headers)
 
 
-def _to_json(content: Any) -> bytes:
-    return to_json(content, bytes_mode="base64", fallback=str)
+def text_response(text: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that is JSON already."""
+    return Response(text, status_code=status, media_type="application/json", headers=headers)
 
 
 def error_response(refusal: ApiError) -> Response:

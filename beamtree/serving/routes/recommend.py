@@ -1,15 +1,17 @@
 """POST /v1/recommend."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
-from beamtree.serving.answers import Answers
 from beamtree.serving.api_error import unusable
 from beamtree.serving.limits import Limits
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
 from beamtree.serving.service import Service
-from beamtree.serving.wire import json_response, read_body
+from beamtree.serving.wire import read_body, text_response
+from beamtree.serving.written_answers import WrittenAnswer, join_answers
 
 
 def recommend_routes(service: Service) -> APIRouter:
@@ -41,12 +43,12 @@ def recommend_routes(service: Service) -> APIRouter:
         said["model_version"], said["requests"] = model.version, len(requests)
         if settings.log_histories:
             said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
-        return json_response(
-            {
-                "model_version": model.version,
-                "milliseconds": {"queue": round(done.waited * 1000, 3), "search": round(done.ran * 1000, 3)},
-                "results": done.result,
-            }
+        return text_response(
+            join_answers(
+                done.result,
+                model_version=model.version,
+                milliseconds={"queue": round(done.waited * 1000, 3), "search": round(done.ran * 1000, 3)},
+            )
         )
 
     return router
@@ -68,11 +70,7 @@ def check_limits(requests: list[Recommend], limits: Limits) -> None:
             at_most(len(request.allow.ids or ()), limits.ids, what="ids", field=f"{place}allow.ids")
 
 
-def _count(service: Service, answers: Answers) -> None:
+def _count(service: Service, answers: Sequence[WrittenAnswer]) -> None:
     service.metrics.recommendations.inc(len(answers))
-    fallbacks = sum(answer["source"] == "popularity" for answer in answers)
-    if fallbacks:
-        service.metrics.fallbacks.inc(fallbacks)
-    unknown = sum(len(answer.get("unknown_ids") or ()) for answer in answers)
-    if unknown:
-        service.metrics.unknown_ids.inc(unknown)
+    service.metrics.fallbacks.inc(sum(answer.is_fallback for answer in answers))
+    service.metrics.unknown_ids.inc(sum(answer.unknown_ids for answer in answers))

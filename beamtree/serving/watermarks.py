@@ -18,7 +18,7 @@ MEBIBYTE = 2**20
 class Watermarks:
     """Memory of the machine or its container, and the disk below `store`, the file of events.
 
-    min_free_memory, min_free_disk: bytes. Where nobody can tell what is free, nothing is refused.
+    min_free_memory, min_free_disk: bytes. Where nobody can tell what is free of the disk, nothing is refused.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Watermarks:
         min_free_memory: int,
         min_free_disk: int,
         store: Path | None,
-        measure_memory: Callable[[], int | None] = available_memory,
+        measure_memory: Callable[[], int] = available_memory,
     ) -> None:
         self._min_free_memory = min_free_memory
         self._min_free_disk = min_free_disk
@@ -36,7 +36,7 @@ class Watermarks:
 
     @property
     def free_memory(self) -> float:
-        """Bytes; not a number where nobody says."""
+        """Bytes."""
         return _or_nan(self._memory.value)
 
     @property

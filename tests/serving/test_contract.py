@@ -64,7 +64,7 @@ def test_integers_may_be_written_with_a_point(server: Server) -> None:
     asked = server.recommend(history=[100.0, 101], k=3.0, exclude=[105.0])
     assert asked == server.recommend(history=[100, 101], k=3, exclude=[105])
     assert server.get("/v1/items/107.0").json["item_id"] == 107
-    events = {"events": [{"user_id": 1.0, "item_id": 100.0}]}
+    events = {"events": [{"user_id": 40576.0, "item_id": 100.0}]}  # nobody else asks for this user
     assert server.post("/v1/events", events).json == {"accepted": 1, "unknown_ids": []}
     too_large_to_be_exact = server.post("/v1/recommend", {"history": [float(2**53 + 2)]})
     assert [detail["field"] for detail in too_large_to_be_exact.json["error"]["details"]] == ["history[0]"]

@@ -40,13 +40,12 @@ def test_events_are_refused_where_the_disk_is_nearly_full(
 
 
 def test_enough_is_enough_and_the_unknown_is_no_reason(tmp_path: Path) -> None:
-    def with_free_memory(free: int | None) -> Watermarks:
+    def with_free_memory(free: int) -> Watermarks:
         return Watermarks(min_free_memory=100, min_free_disk=0, store=None, measure_memory=lambda: free)
 
     large = [Recommend(history=[1], k=1000)]
     with pytest.raises(ApiError, match="must stay so"):
         with_free_memory(99).refuse_heavy(large)
     with_free_memory(100).refuse_heavy(large)
-    with_free_memory(None).refuse_heavy(large)
     lost = Watermarks(min_free_memory=0, min_free_disk=10**18, store=tmp_path / "nowhere" / "events.sqlite")
     lost.refuse_events()

@@ -4,6 +4,7 @@ import logging
 import os
 import select
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from beamtree.serving.limits import LOG_QUEUE_BYTES
 
 STANDARD_ERROR = 2
 BATCH_BYTES = 65_536
+PAUSE_SECONDS = 0.02
 LAST_WORDS_SECONDS = 1.0
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
@@ -93,6 +95,10 @@ class LogQueue(logging.Handler):
                 self._changed.notify_all()
             if is_written and self._untold:
                 self._tell_what_was_dropped()
+            if not self._lines:
+                time.sleep(
+                    PAUSE_SECONDS
+                )  # what comes meanwhile is written together
 
     def _take(self) -> bytes:
         with self._changed:

@@ -21,7 +21,15 @@ def test_the_worst_of_all_attacks_is_held_against_the_bounds() -> None:
 
 
 def test_every_file_of_attacks_has_one() -> None:
-    assert attacks().keys() >= {"failing_requests", "filter_cache", "heavy_batches", "new_users"}
+    assert attacks().keys() >= {
+        "failing_requests",
+        "filter_cache",
+        "heavy_batches",
+        "new_users",
+        "idle_sockets",
+        "stalled_log",
+        "slow_readers",
+    }
     assert all(map(callable, attacks().values()))
 
 

@@ -19,7 +19,7 @@ from beamtree.serving.limits import HEADER_BYTES
 from beamtree.serving.written_answers import json_text
 
 CONNECTION = "connection"
-"""Where an application finds the connection of a request: in the state of its scope."""
+"""Where an application finds the connection of a request, and takes it out: in the state of its scope."""
 
 
 class _Transport:
@@ -48,7 +48,8 @@ class GuardedProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
+        self._state = {**app_state, CONNECTION: self}
+        super().__init__(config, server_state, self._state, _loop)
         self.is_gone = False
         self.answer_is_read = asyncio.Event()
         self.answer_is_read.set()
@@ -159,6 +160,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Nothing is waited for any more."""
         self.is_gone = True
         super().connection_lost(exc)
+        self._state.clear()  # or the connection and its buffers would live until the garbage collector finds them
         self.answer_is_read.set()
         self.registry.leave(self)
 

@@ -96,9 +96,7 @@ class LogQueue(logging.Handler):
             if is_written and self._untold:
                 self._tell_what_was_dropped()
             if not self._lines:
-                time.sleep(
-                    PAUSE_SECONDS
-                )  # what comes meanwhile is written together
+                time.sleep(PAUSE_SECONDS)  # what comes meanwhile is written together
 
     def _take(self) -> bytes:
         with self._changed:

@@ -118,7 +118,7 @@ class Observed:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        connection: GuardedProtocol | None = scope["state"].get(CONNECTION)
+        connection: GuardedProtocol | None = scope["state"].pop(CONNECTION, None)
         self._metrics.in_flight.inc()
         try:
             if connection is not None:

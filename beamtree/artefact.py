@@ -7,7 +7,9 @@ items-*.parquet         raw item ids in dense order, with category, title and al
 """
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from beamtree.config import Config
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import ArtefactError, InputError, SettingsError
-from beamtree.storage import bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.storage import Content, check_files, read_arrays, read_file, read_manifest, write_arrays, write_bundle
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree model"
 FORMAT_VERSION = 2
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it."""
+SHOWN_CHARACTERS = 2000
+"""What is told of a fault, at most: a hostile file can make a message of any length."""
+REMEDY = "Copy the folder again or fit the model again."
 
 
 @dataclass(frozen=True)
@@ -94,43 +100,130 @@ def save_artefact(directory: Path, artefact: Artefact) -> None:
     write_bundle(directory, manifest, files=files)
 
 
-def load_artefact(directory: Path, *, verify: bool = True) -> Artefact:
-    """Read a model, memory-mapped. Version and checksums are checked first; nothing in the folder is ever executed."""
+def load_artefact(directory: Path) -> Artefact:
+    """Read a model into memory; nothing in the folder is ever executed.
+
+    Format and settings are checked before any large file is read, sizes before they are used. ArtefactError for
+    whatever is wrong with the folder.
+    """
+    manifest = read_model_manifest(directory)
+    with faults_of(directory):
+        stated = _Stated.of(manifest)
+        config = Config.recorded(stated.settings)
+        check_files(directory, manifest)
+        index = read_arrays(directory, manifest, "index.safetensors")
+        tree = ItemTree(stated.branching, index["item_at_leaf"])
+        artefact = Artefact(
+            config=config,
+            weights=_weights(directory, manifest),
+            tree=tree,
+            popularity=index["popularity"],
+            item_table=_item_table(read_file(directory, manifest, "items.parquet"), rows=tree.num_items),
+            data_fingerprint=stated.data_fingerprint,
+            metrics=stated.metrics,
+            training=stated.training,
+            version=manifest_version(manifest),
+        )
+        _check_sizes(artefact)
+        return artefact
+
+
+def read_model_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of a model; ArtefactError where the folder holds something else, or a format of another time."""
     manifest = read_manifest(directory)
     if manifest.get("kind") != KIND:
         raise ArtefactError(
             f"{directory} holds {manifest.get('kind')!r}; expected a {KIND}. Give the folder of a saved model."
         )
     version = manifest.get("format_version")
-    if version not in range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1):
+    if type(version) is not int or not OLDEST_FORMAT_VERSION <= version <= FORMAT_VERSION:
+        is_newer = type(version) is int and version > FORMAT_VERSION
         raise ArtefactError(
             f"{directory} has format version {version!r}; this beamtree reads versions {OLDEST_FORMAT_VERSION} to "
-            f"{FORMAT_VERSION}. Use the beamtree that saved it, or fit the model again."
+            f"{FORMAT_VERSION}. "
+            + ("Upgrade beamtree" if is_newer else "Use the beamtree that saved it")
+            + ", or fit the model again."
         )
-    weights = map_arrays(bundle_file(directory, manifest, "weights.safetensors", verify=verify))
-    if version == 1:
-        weights = {f"attention/{name}": array for name, array in weights.items()}
-    index = map_arrays(bundle_file(directory, manifest, "index.safetensors", verify=verify))
-    table_path = bundle_file(directory, manifest, "items.parquet", verify=verify)
+    return manifest
+
+
+def read_config(directory: Path) -> Config:
+    """The settings of a saved model, without reading the rest of it; ArtefactError as in `load_artefact`."""
+    manifest = read_model_manifest(directory)
+    with faults_of(directory):
+        return Config.recorded(_Stated.of(manifest).settings)
+
+
+def manifest_version(manifest: Mapping[str, Any]) -> str:
+    """A short name for a model: another one for any other file, setting or figure that its manifest states."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def faults_of(directory: Path) -> Iterator[None]:
+    """Whatever goes wrong inside is the fault of a model folder: ArtefactError.
+
+    Files of unknown origin can fail the libraries that read them in any way, the data-frame library even by a panic,
+    which is no Exception.
+    """
     try:
-        return Artefact(
-            config=Config.recorded(manifest["settings"]),
-            weights=weights,
-            tree=ItemTree(manifest["branching"], np.array(index["item_at_leaf"])),
-            popularity=np.array(index["popularity"]),
-            item_table=pl.read_parquet(table_path),
-            data_fingerprint=manifest["data_fingerprint"],
-            metrics=manifest["metrics"],
-            training=manifest["training"],
-            version=_version(manifest),
+        yield
+    except ArtefactError:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:
+        cause = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}."
+        printable = cause.encode(errors="backslashreplace").decode()
+        shown = printable if len(printable) <= SHOWN_CHARACTERS else f"{printable[:SHOWN_CHARACTERS]}..."
+        raise ArtefactError(f"{directory} does not fit together: {shown} {REMEDY}") from error
+
+
+class _Stated(BaseModel):
+    """What the manifest of a model says of it, apart from its kind, format and files."""
+
+    model_config = ConfigDict(strict=True)
+
+    settings: dict[str, Any]
+    branching: int
+    data_fingerprint: str
+    metrics: dict[str, dict[str, float]]
+    training: dict[str, Any]
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> "_Stated":
+        """What a manifest says; InputError where an entry is missing or of another type."""
+        try:
+            return cls.model_validate(manifest)
+        except ValidationError as error:
+            faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+            raise InputError(f"The manifest cannot be used ({'; '.join(faults)}).") from error
+
+
+def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    weights = read_arrays(directory, manifest, "weights.safetensors")
+    for name, array in weights.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(f"The weights {name} hold values that are not finite.")
+    if manifest["format_version"] == 1:
+        return {f"attention/{name}": array for name, array in weights.items()}
+    return weights
+
+
+def _item_table(content: Content, *, rows: int) -> pl.DataFrame:
+    """The table of the items. Its rows are counted before they are unpacked: a small file can hold very many."""
+    packed = content.tobytes()
+    [count] = pl.scan_parquet(packed).select(pl.len()).collect().to_series()
+    if count != rows:
+        raise InputError(f"The tree has {rows} items, but the item table has {count} rows.")
+    return pl.read_parquet(packed)
+
+
+def _check_sizes(artefact: Artefact) -> None:
+    """InputError where the arrays beside the weights do not fit the tree."""
+    popularity = artefact.popularity
+    if popularity.shape != (artefact.tree.num_items,) or popularity.dtype.kind not in "iu":
+        raise InputError(
+            f"Expected the popularity as integers of shape {(artefact.tree.num_items,)}, got {popularity.dtype} of "
+            f"shape {popularity.shape}."
         )
-    except (KeyError, InputError, pl.exceptions.PolarsError) as error:
-        raise ArtefactError(
-            f"{directory} does not fit together: {error}. Copy the folder again or fit the model again."
-        ) from error
-
-
-def _version(manifest: Mapping[str, Any]) -> str:
-    """A short name for exactly these files."""
-    digests = sorted(entry["sha256"] for entry in manifest["files"].values())
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:12]
+    if "item_id" not in artefact.item_table.columns:
+        raise InputError(f"Expected a column item_id in the item table, got {', '.join(artefact.item_table.columns)}.")

@@ -135,9 +135,10 @@ class ModelSettings(_Section):
         "for each node; counted memory",
     )
     embedding_dim: int = Field(24, ge=1, le=512, description="size of a node's vector")
-    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    windows: tuple[Annotated[int, Field(ge=1, le=10_000)], ...] = Field(
         (10, 5, 2, 1, 1, 1),
         min_length=1,
+        max_length=1000,
         description="lengths of the time windows, oldest first; they add up to the history",
     )
     attention_hidden: int = Field(16, ge=1, le=512, description="width of the attention unit")

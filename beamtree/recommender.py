@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 
-from beamtree.artefact import load_artefact, save_artefact
+from beamtree.artefact import save_artefact
 from beamtree.baselines.comparison import Comparison, compare
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Asked, choose_baselines
@@ -271,9 +271,9 @@ class DeepTreeRetriever:
 
         parts: what makes those parts of its score that beamtree does not know, as when it was fitted.
         """
-        artefact = load_artefact(Path(directory))
-        model = cls(artefact.config, parts=parts)
-        model._recommender = Recommender(artefact, parts=parts)
+        recommender = Recommender.load(directory, parts=parts)
+        model = cls(recommender.artefact.config, parts=parts)
+        model._recommender = recommender
         return model
 
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:

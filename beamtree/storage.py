@@ -6,10 +6,12 @@ A bundle is written file by file under names that carry the hash of their conten
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from beamtree.errors import ArtefactError
+from beamtree.machine import available_memory
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 2**26
+_FILE_NAME = re.compile(r"\w[\w.-]{0,254}", re.ASCII)
 
 AnyArray = npt.NDArray[Any]
+Content = npt.NDArray[np.uint8]
+"""Bytes of a file, (n,)."""
 Writer = Callable[[Path], object]
 
 
@@ -49,12 +56,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a bundle; ArtefactError when there is none or it is not one."""
     path = directory / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as stream:
+            text = stream.read(MAX_MANIFEST_BYTES + 1)
+        if len(text) > MAX_MANIFEST_BYTES:
+            raise ValueError(f"more than {MAX_MANIFEST_BYTES:,} bytes")
+        manifest = json.loads(text.decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ArtefactError(
             f"{directory} holds no saved bundle: {MANIFEST} is missing. Give the folder that was saved to."
         ) from error
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ArtefactError(
             f"{path} cannot be read as JSON ({error}). Save it again or restore it from a copy."
         ) from error
@@ -65,24 +76,49 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def bundle_file(directory: Path, manifest: Mapping[str, Any], name: str, *, verify: bool = True) -> Path:
-    """Path of one file of a bundle, after checking that it lies in the folder and has the recorded size and hash."""
-    entry = manifest["files"].get(name)
-    if not isinstance(entry, dict) or not {"name", "bytes", "sha256"} <= entry.keys():
+def check_files(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """ArtefactError where a listed file is missing or of another size, or where all of them do not fit in memory.
+
+    Looks at sizes alone: cheap for a folder that is still being copied, and nothing is read that could not be held.
+    """
+    total = sum(_find_file(directory, manifest, name).bytes for name in manifest["files"])
+    available = available_memory()
+    if available is not None and total > available:
         raise ArtefactError(
-            f"{directory / MANIFEST} does not list {name}: the folder is incomplete. Save the model again."
+            f"{directory} does not fit in memory: its files have {total:,} bytes, {available:,} are available. Use a "
+            "machine or a container with more memory, or fit a smaller model."
         )
-    stored_name = str(entry["name"])
-    if Path(stored_name).name != stored_name:
-        raise ArtefactError(f"{directory / MANIFEST} points outside its folder ({stored_name!r}): refused.")
-    path = directory / stored_name
-    if not path.is_file():
-        raise ArtefactError(f"{path} is missing although the manifest lists it. Copy the folder again, whole.")
-    if path.stat().st_size != entry["bytes"] or (verify and file_sha256(path) != entry["sha256"]):
-        raise ArtefactError(
-            f"{path} is damaged: size or checksum differ from the manifest. Copy the folder again, whole."
-        )
-    return path
+
+
+def read_file(directory: Path, manifest: Mapping[str, Any], name: str) -> Content:
+    """The content of one file of a bundle, read into memory once: exactly these bytes have the recorded hash.
+
+    Nobody who overwrites or truncates the file later can change what is returned. ArtefactError where the file is
+    missing, damaged or too large for the memory that is left.
+    """
+    file = _find_file(directory, manifest, name)
+    try:
+        content = np.empty(file.bytes, dtype=np.uint8)
+        with file.path.open("rb", buffering=0) as stream:
+            view = content.data
+            while view and (count := stream.readinto(view)):
+                view = view[count:]
+    except (OSError, MemoryError) as error:
+        raise ArtefactError(f"{file.path} cannot be read ({error}). Copy the folder again, whole.") from error
+    if view or hashlib.sha256(content.data).hexdigest() != file.sha256:
+        raise _damaged(file.path)
+    content.setflags(write=False)
+    return content
+
+
+def read_arrays(directory: Path, manifest: Mapping[str, Any], name: str) -> dict[str, AnyArray]:
+    """The arrays of a safetensors file of a bundle: read-only, in memory, checked as `read_file` does."""
+    content = read_file(directory, manifest, name)
+    try:
+        return parse_arrays(content)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        path = directory / str(manifest["files"][name]["name"])
+        raise ArtefactError(f"{path} is not a safetensors file ({error}). Copy the folder again, whole.") from error
 
 
 def replace_file(path: Path, writer: Writer) -> None:
@@ -115,21 +151,28 @@ def write_arrays(arrays: Mapping[str, AnyArray]) -> Writer:
     return write
 
 
-def map_arrays(path: Path) -> dict[str, AnyArray]:
-    """The arrays of a safetensors file, memory-mapped and read-only."""
-    try:
-        with path.open("rb") as stream:
-            header_bytes = int.from_bytes(stream.read(8), "little")
-            if header_bytes > path.stat().st_size:
-                raise ValueError(f"a header of {header_bytes} bytes does not fit into the file")
-            header = json.loads(stream.read(header_bytes))
-        if not isinstance(header, dict):
-            raise ValueError("the header is not a table of arrays")
-        header.pop("__metadata__", None)
-        data_start = 8 + header_bytes
-        return {name: _map_array(path, spec, data_start=data_start) for name, spec in header.items()}
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ArtefactError(f"{path} is not a safetensors file ({error}). Copy the folder again, whole.") from error
+def parse_arrays(content: Content) -> dict[str, AnyArray]:
+    """The arrays of a safetensors file: views of its content, copies where a view would be misaligned.
+
+    ValueError, KeyError or TypeError for anything else: arrays have to fill the file one after another.
+    """
+    header_bytes = int.from_bytes(content[:8].tobytes(), "little")
+    if len(content) < 8 or header_bytes > len(content) - 8:
+        raise ValueError(f"a header of {header_bytes} bytes does not fit into the file")
+    header = json.loads(content[8 : 8 + header_bytes].tobytes())
+    if not isinstance(header, dict):
+        raise ValueError("the header is not a table of arrays")
+    header.pop("__metadata__", None)
+    data = content[8 + header_bytes :]
+    arrays = {name: _array(name, spec, data) for name, spec in header.items()}
+    filled = 0
+    for first, end in sorted(tuple(spec["data_offsets"]) for spec in header.values()):
+        if first != filled:
+            raise ValueError(f"expected an array to begin at byte {filled} of the data, got {first}")
+        filled = end
+    if filled != len(data):
+        raise ValueError(f"the arrays have {filled} bytes, the file has {len(data)}")
+    return arrays
 
 
 def file_sha256(path: Path) -> str:
@@ -151,11 +194,54 @@ _DTYPES = {
 }
 
 
-def _map_array(path: Path, spec: Mapping[str, Any], *, data_start: int) -> AnyArray:
-    dtype, shape = np.dtype(_DTYPES[spec["dtype"]]), tuple(spec["shape"])
-    if 0 in shape:
-        return np.empty(shape, dtype=dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=data_start + spec["data_offsets"][0], shape=shape)
+def _array(name: str, spec: Mapping[str, Any], data: Content) -> AnyArray:
+    dtype, shape, (first, end) = np.dtype(_DTYPES[spec["dtype"]]), tuple(spec["shape"]), spec["data_offsets"]
+    if any(type(number) is not int or number < 0 for number in (*shape, first, end)):
+        raise ValueError(f"{name!r}: expected sizes and offsets from 0, got {shape} at {first} to {end}")
+    if not first <= end <= len(data) or end - first != math.prod(shape) * dtype.itemsize:
+        raise ValueError(
+            f"{name!r}: {first} to {end} of {len(data)} bytes do not hold {spec['dtype']} of shape {shape}"
+        )
+    array = data[first:end].view(dtype).reshape(shape)
+    if not array.flags.aligned:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file that a manifest lists, and what the manifest says of it."""
+
+    path: Path
+    bytes: int
+    sha256: str
+
+
+def _find_file(directory: Path, manifest: Mapping[str, Any], name: str) -> _File:
+    """One file of a bundle, after checking that it lies in the folder and has the recorded size."""
+    entry = manifest["files"].get(name)
+    if not isinstance(entry, dict) or not {"name", "bytes", "sha256"} <= entry.keys():
+        raise ArtefactError(
+            f"{directory / MANIFEST} does not list {name}: the folder is incomplete. Save the model again."
+        )
+    stored_name = entry["name"]
+    if not isinstance(stored_name, str) or not _FILE_NAME.fullmatch(stored_name):
+        raise ArtefactError(f"{directory / MANIFEST} points outside its folder ({stored_name!r}): refused.")
+    path = directory / stored_name
+    try:
+        if not path.is_file():
+            raise ArtefactError(f"{path} is missing although the manifest lists it. Copy the folder again, whole.")
+        size = path.stat().st_size
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be read ({error}). Copy the folder again, whole.") from error
+    if type(entry["bytes"]) is not int or size != entry["bytes"]:
+        raise _damaged(path)
+    return _File(path, size, str(entry["sha256"]))
+
+
+def _damaged(path: Path) -> ArtefactError:
+    return ArtefactError(f"{path} is damaged: size or checksum differ from the manifest. Copy the folder again, whole.")
 
 
 def _write_by_content(directory: Path, name: str, writer: Writer) -> dict[str, Any]:

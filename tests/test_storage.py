@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from safetensors.numpy import load_file
 from beamtree.errors import ArtefactError
 from beamtree.storage import (
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     AnyArray,
     Writer,
-    bundle_file,
+    check_files,
     file_sha256,
-    map_arrays,
+    parse_arrays,
+    read_arrays,
+    read_file,
     read_manifest,
     write_arrays,
     write_bundle,
@@ -37,7 +41,21 @@ def failing(path: Path) -> None:
 
 
 def content_of(directory: Path, name: str) -> str:
-    return bundle_file(directory, read_manifest(directory), name).read_text()
+    return read_file(directory, read_manifest(directory), name).tobytes().decode()
+
+
+def read_a(directory: Path, manifest: dict[str, Any]) -> None:
+    read_file(directory, manifest, "a.txt")
+
+
+def path_of(directory: Path, name: str) -> Path:
+    return directory / str(read_manifest(directory)["files"][name]["name"])
+
+
+def stored(directory: Path, writer: Writer) -> dict[str, AnyArray]:
+    """The arrays of a file that went through a bundle."""
+    write_bundle(directory, {}, files={"x.safetensors": writer})
+    return read_arrays(directory, read_manifest(directory), "x.safetensors")
 
 
 def listing(directory: Path) -> set[str]:
@@ -57,7 +75,7 @@ def test_a_bundle_comes_back(bundle: Path) -> None:
     assert manifest["generation"] == 1
     assert (content_of(bundle, "a.txt"), content_of(bundle, "b.txt")) == ("old a", "old b")
     assert manifest["files"]["a.txt"]["bytes"] == 5
-    assert manifest["files"]["a.txt"]["sha256"] == file_sha256(bundle_file(bundle, manifest, "a.txt"))
+    assert manifest["files"]["a.txt"]["sha256"] == file_sha256(path_of(bundle, "a.txt"))
 
 
 def test_a_bundle_is_replaced_whole(bundle: Path) -> None:
@@ -178,6 +196,9 @@ def test_a_missing_manifest_is_refused(tmp_path: Path) -> None:
         (b"[]", "is not a manifest"),
         (b"{}", "is not a manifest"),
         (b'{"files": []}', "is not a manifest"),
+        (100_000 * b"[", "cannot be read as JSON"),
+        (5_000 * b"9", "cannot be read as JSON"),
+        (MAX_MANIFEST_BYTES * b" " + b"{}", "cannot be read as JSON .more than"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes, message: str) -> None:
@@ -188,17 +209,35 @@ def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes, messag
 
 def test_damage_truncation_and_absence_are_noticed(bundle: Path) -> None:
     manifest = read_manifest(bundle)
-    path = bundle_file(bundle, manifest, "a.txt")
+    path = path_of(bundle, "a.txt")
     path.write_text("oLd a")
+    check_files(bundle, manifest)
     with pytest.raises(ArtefactError, match=rf"{path.name} is damaged"):
-        bundle_file(bundle, manifest, "a.txt")
-    assert bundle_file(bundle, manifest, "a.txt", verify=False) == path, "without verification only the size is checked"
+        read_file(bundle, manifest, "a.txt")
     path.write_text("old")
-    with pytest.raises(ArtefactError, match="is damaged"):
-        bundle_file(bundle, manifest, "a.txt", verify=False)
+    for look in (check_files, read_a):
+        with pytest.raises(ArtefactError, match="is damaged"):
+            look(bundle, manifest)
     path.unlink()
-    with pytest.raises(ArtefactError, match="is missing although the manifest lists it"):
-        bundle_file(bundle, manifest, "a.txt")
+    for look in (check_files, read_a):
+        with pytest.raises(ArtefactError, match="is missing although the manifest lists it"):
+            look(bundle, manifest)
+
+
+def test_what_was_read_does_not_change_with_the_file(bundle: Path) -> None:
+    """Overwritten or truncated in place, as `cp` does, while someone still uses what was read."""
+    content = read_file(bundle, read_manifest(bundle), "a.txt")
+    path_of(bundle, "a.txt").write_text("")
+    assert content.tobytes() == b"old a"
+
+
+def test_files_that_do_not_fit_in_memory_are_refused_before_they_are_read(bundle: Path) -> None:
+    """A sparse file: it takes no room on the disk, and more than any machine has in memory."""
+    manifest = read_manifest(bundle)
+    os.truncate(path_of(bundle, "a.txt"), 2**43)
+    manifest["files"]["a.txt"]["bytes"] = 2**43
+    with pytest.raises(ArtefactError, match=rf"does not fit in memory: its files have {2**43 + 5:,} bytes"):
+        check_files(bundle, manifest)
 
 
 @pytest.mark.parametrize("entry", [None, "a.txt", {"name": "a.txt"}, {"bytes": 1, "sha256": ""}])
@@ -206,17 +245,17 @@ def test_a_file_that_the_manifest_does_not_list_is_refused(bundle: Path, entry: 
     manifest = read_manifest(bundle)
     manifest["files"]["c.txt"] = entry
     with pytest.raises(ArtefactError, match=r"does not list c\.txt"):
-        bundle_file(bundle, manifest, "c.txt")
+        read_file(bundle, manifest, "c.txt")
 
 
-@pytest.mark.parametrize("escape", ["../secret.txt", "{absolute}", "sub/../../secret.txt"])
+@pytest.mark.parametrize("escape", ["../secret.txt", "{absolute}", "sub/../../secret.txt", "..", "", "a\0b", "\ud800"])
 def test_a_manifest_cannot_point_outside_its_folder(bundle: Path, escape: str) -> None:
     secret = bundle.parent / "secret.txt"
     secret.write_text("old a")
     manifest = read_manifest(bundle)
     manifest["files"]["a.txt"]["name"] = escape.format(absolute=secret)
     with pytest.raises(ArtefactError, match="points outside its folder"):
-        bundle_file(bundle, manifest, "a.txt")
+        read_file(bundle, manifest, "a.txt")
 
 
 ARRAYS: dict[str, AnyArray] = {
@@ -230,20 +269,30 @@ ARRAYS: dict[str, AnyArray] = {
 }
 
 
-def test_mapped_arrays_equal_those_of_the_reader_of_safetensors(tmp_path: Path) -> None:
+def test_arrays_equal_those_of_the_reader_of_safetensors(tmp_path: Path) -> None:
     write_arrays(ARRAYS)(tmp_path / "x.safetensors")
-    mapped, loaded = map_arrays(tmp_path / "x.safetensors"), load_file(tmp_path / "x.safetensors")
-    assert mapped.keys() == loaded.keys() == ARRAYS.keys()
+    found, loaded = stored(tmp_path / "bundle", write_arrays(ARRAYS)), load_file(tmp_path / "x.safetensors")
+    assert found.keys() == loaded.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        for read in (mapped[name], loaded[name]):
+        for read in (found[name], loaded[name]):
             assert (read.dtype, read.shape) == (array.dtype, array.shape), name
             np.testing.assert_array_equal(read, array)
 
 
-def test_mapped_arrays_cannot_be_written_to(tmp_path: Path) -> None:
-    write_arrays(ARRAYS)(tmp_path / "x.safetensors")
+def test_arrays_that_were_read_cannot_be_written_to(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        map_arrays(tmp_path / "x.safetensors")["matrix"][0, 0] = 1.0
+        stored(tmp_path, write_arrays(ARRAYS))["matrix"][0, 0] = 1.0
+
+
+@pytest.mark.parametrize("padding", range(8))
+def test_arrays_are_aligned_wherever_they_begin_in_the_file(padding: int) -> None:
+    """The kernels read arrays where they lie, and may take for granted that a number begins where numbers begin."""
+    spec = {"x": {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}}
+    content = header(spec, padding=padding) + np.arange(3.0).tobytes()
+    found = parse_arrays(np.frombuffer(content, dtype=np.uint8))["x"]
+    assert found.flags.aligned
+    assert not found.flags.writeable
+    assert found.tolist() == [0.0, 1.0, 2.0]
 
 
 @settings(max_examples=20, deadline=None)
@@ -256,16 +305,18 @@ def test_any_array_comes_back(
     tmp_path_factory: pytest.TempPathFactory, dtype: str, shape: list[int], seed: int
 ) -> None:
     array = (8 * np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
-    path = tmp_path_factory.mktemp("arrays") / "x.safetensors"
-    write_arrays({"x": np.asarray(array), "y": np.zeros(3)})(path)
-    mapped = map_arrays(path)["x"]
-    assert (mapped.dtype, mapped.shape) == (np.dtype(dtype), tuple(shape))
-    np.testing.assert_array_equal(mapped, array)
+    writer = write_arrays({"x": np.asarray(array), "y": np.zeros(3)})
+    found = stored(tmp_path_factory.mktemp("arrays"), writer)["x"]
+    assert (found.dtype, found.shape) == (np.dtype(dtype), tuple(shape))
+    np.testing.assert_array_equal(found, array)
 
 
-def header(content: object) -> bytes:
-    encoded = json.dumps(content).encode()
+def header(content: object, *, padding: int = 0) -> bytes:
+    encoded = json.dumps(content).encode() + padding * b" "
     return len(encoded).to_bytes(8, "little") + encoded
+
+
+F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 
 
 @pytest.mark.parametrize(
@@ -280,15 +331,28 @@ def header(content: object) -> bytes:
         header({"x": 3}),
         header({"x": {"dtype": "F32", "shape": [2]}}),
         header({"x": {"dtype": "F13", "shape": [2], "data_offsets": [0, 8]}}),
-        header({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}),
+        header({"x": F32}),
+        header({"x": F32}) + bytes(9),
+        header({"x": F32 | {"shape": [-2]}}) + bytes(8),
+        header({"x": F32 | {"shape": [-2, -1]}}) + bytes(8),
+        header({"x": F32 | {"shape": [True, 2]}}) + bytes(8),
+        header({"x": F32 | {"shape": ["2"]}}) + bytes(8),
+        header({"x": F32 | {"shape": None}}) + bytes(8),
+        header({"x": F32 | {"shape": [2**62, 4, 2]}}) + bytes(8),
+        header({"x": F32 | {"data_offsets": [-8, 0]}}) + bytes(8),
+        header({"x": F32 | {"data_offsets": [0]}}) + bytes(8),
+        header({"x": F32, "y": F32}) + bytes(8),
+        (9_000).to_bytes(8, "little") + 9_000 * b"[",
     ],
-    ids=["empty", "short", "noise", "long header", "list", "text", "number", "no offsets", "type", "no data"],
+    ids=[
+        *("empty", "short", "noise", "long header", "list", "text", "number", "no offsets", "type", "no data"),
+        *("too much data", "negative shape", "negative pair", "flag for a size", "text for a size", "no shape", "huge"),
+        *("before the data", "one offset", "two in one place", "deep"),
+    ],
 )
 def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "x.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(ArtefactError, match=r"x\.safetensors is not a safetensors file"):
-        map_arrays(path)
+    with pytest.raises(ArtefactError, match=r"x-\w+\.safetensors is not a safetensors file"):
+        stored(tmp_path, lambda path: path.write_bytes(content))
 
 
 def test_every_file_is_flushed_before_the_manifest_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,8 @@ def _show(artefact: Artefact, *, as_json: bool) -> None:
         overview.add_row(name, escape(value))
     for users, metrics in artefact.metrics.items():
         for name in ("recall@20", "f@20", "ndcg@20", "coverage@20", "distinct_lists@20"):
-            overview.add_row(f"{users} {name}", f"{metrics[name]:.4f}")
+            if name in metrics:
+                overview.add_row(f"{escape(users)} {name}", f"{metrics[name]:.4f}")
     results.print(overview)
     table = Table(title="Settings", title_justify="left", title_style="bold", show_header=False)
     for section, values in settings.items():

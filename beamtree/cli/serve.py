@@ -93,9 +93,9 @@ def serve(
     log_queue = log_to()
     log = None
     if histories is not None:
-        from beamtree.artefact import load_artefact
+        from beamtree.artefact import read_config
 
-        config = load_artefact(model, verify=False).config
+        config = read_config(model)
         log = settle_ties(read_log(histories, config.log), config=config)
     run_server(settings, log=log, announce=_announce, log_queue=log_queue)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from beamtree.artefact import Artefact, load_artefact
+from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
@@ -76,9 +76,14 @@ class Recommender:
         self._allowed_items = AllowedItems(artefact.item_table, ids=self.ids, cache_bytes=filter_cache_bytes)
 
     @classmethod
-    def load(cls, directory: str | Path) -> "Recommender":
-        """Read a saved model; ArtefactError when it is missing, damaged or of another version."""
-        return cls(load_artefact(Path(directory)))
+    def load(cls, directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> "Recommender":
+        """Read a saved model; ArtefactError when it is missing, damaged, of another version or cannot be searched.
+
+        Errors of the given parts are not the folder's, and are raised as they are.
+        """
+        folder = Path(directory)
+        with nullcontext() if parts else faults_of(folder):
+            return cls(load_artefact(folder), parts=parts)
 
     @property
     def filter_cache_bytes(self) -> int:

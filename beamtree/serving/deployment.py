@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from polars.exceptions import PanicException
+
+from beamtree.artefact import manifest_version
 from beamtree.errors import ArtefactError
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.storage import MANIFEST
+from beamtree.storage import MANIFEST, MAX_MANIFEST_BYTES, read_manifest
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +39,32 @@ class Witness(Protocol):
     def reload_failed(self) -> None:
         """A model was refused."""
 
+    def folder_watched(self) -> None:
+        """The watcher has looked at the folder, and will look again."""
+
 
 class Deployment:
     """Serves the model of one folder and replaces it in one step, so that each request sees one model throughout.
 
     `current` is never empty: a model that cannot be read or gives no sane answers is refused and the present one stays.
+
+    load: reads a folder. trial: loads and tries a folder where nothing can be harmed, and returns the version that it
+    tried. Both raise ArtefactError.
     """
 
-    def __init__(self, directory: Path, *, load: Callable[[Path], LoadedModel], witness: Witness) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        load: Callable[[Path], LoadedModel],
+        trial: Callable[[Path], str],
+        witness: Witness,
+    ) -> None:
         self._directory = directory
         self._load = load
+        self._trial = trial
         self._witness = witness
+        self._reading = threading.Lock()
         self._changing = threading.Lock()
         self._seen = self._look()
         self.current = load(directory)
@@ -54,26 +72,40 @@ class Deployment:
         self.last_failure: Failure | None = None
         witness.model_changed(self.current.version)
 
+    def differs_from_folder(self) -> bool:
+        """Whether the folder holds another model than the one that is served, or one that was refused."""
+        try:
+            in_folder = manifest_version(read_manifest(self._directory))
+        except ArtefactError:
+            return True
+        return self.last_failure is not None or in_folder != self.current.version
+
     def reload(self) -> bool:
         """Read the folder and serve what is in it; False where that is what is served already.
 
-        ArtefactError where the model is refused.
+        ArtefactError where the model is refused, whatever the reason.
         """
-        with self._changing:
+        with self._reading:
             try:
                 fresh = self._read()
-            except ArtefactError as error:
-                message = str(error).replace(str(self._directory), "the model folder")
+            except (Exception, PanicException) as error:
+                reason = str(error) if isinstance(error, ArtefactError) else f"{type(error).__name__}: {error}"
+                message = reason.replace(str(self._directory), "the model folder")
                 self.last_failure = Failure(message, time.time())
                 self._witness.reload_failed()
-                log.error("model refused", extra={"reason": message, "serving": self.current.version})
+                log.error(
+                    "model refused",
+                    extra={"reason": message, "serving": self.current.version},
+                    exc_info=None if isinstance(error, ArtefactError) else error,
+                )
                 raise ArtefactError(message) from error
             self.last_failure = None
-            if fresh.version == self.current.version:
-                return False
-            self.previous, self.current = self.current, fresh
-            self._announce()
-            return True
+            with self._changing:
+                if fresh.version == self.current.version:
+                    return False
+                self.previous, self.current = self.current, fresh
+                self._announce()
+                return True
 
     def rollback(self) -> None:
         """Serve the previous model again; what was served until now becomes the previous one."""
@@ -99,19 +131,31 @@ class Deployment:
         while not stop.wait(seconds):
             try:
                 self.reload_if_changed()
-            except Exception:
+            except BaseException:  # nobody would notice a watcher that has ended
                 log.exception("watching the model folder failed")
+            self._witness.folder_watched()
 
     def _read(self) -> LoadedModel:
-        """Load the folder, once more if it was replaced while it was being read."""
-        for attempt in range(READ_ATTEMPTS):
+        """What the folder holds, tried and then loaded; once more if it was replaced in the meantime.
+
+        A version names every byte of a model: what is loaded is what was tried.
+        """
+        for _ in range(READ_ATTEMPTS):
             before = self._look()
             try:
-                return self._load(self._directory)
+                tried = self._trial(self._directory)
+                if tried == self.current.version:
+                    return self.current
+                fresh = self._load(self._directory)
+                if fresh.version == tried:
+                    return fresh
             except ArtefactError:
-                if attempt == READ_ATTEMPTS - 1 or self._look() == before:
+                if self._look() == before:
                     raise
-        raise AssertionError("unreachable")
+        raise ArtefactError(
+            f"{self._directory} was changed {READ_ATTEMPTS} times while it was read. Save or copy the model once, then "
+            "reload it."
+        )
 
     def _announce(self) -> None:
         self._witness.model_changed(self.current.version)
@@ -122,7 +166,8 @@ class Deployment:
         """Changes whenever the manifest's content, or the size or date of any file of the folder changes."""
         digest = hashlib.sha256()
         try:
-            digest.update((self._directory / MANIFEST).read_bytes())
+            with (self._directory / MANIFEST).open("rb") as manifest:
+                digest.update(manifest.read(MAX_MANIFEST_BYTES))
             for entry in sorted(self._directory.iterdir()):
                 status = entry.stat()
                 digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns};".encode())

@@ -2,23 +2,17 @@
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from beamtree.artefact import Artefact, load_artefact
+from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.raw_ids import RawIds
-from beamtree.data.requests import Histories, Requests
-from beamtree.errors import ArtefactError, InputError
 from beamtree.model.memory import Memory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.limits import FILTER_CACHE_BYTES
-
-TRIED_ITEMS = 5
 
 NO_END = 2**31 - 1
 
@@ -66,38 +60,16 @@ class LoadedModel:
 
 
 def load_model(directory: Path) -> LoadedModel:
-    """Read a model into memory of its own and try it; ArtefactError where it cannot be read or gives no sane answer.
+    """Read a model and build what answers requests; ArtefactError where it cannot be read or does not fit together.
 
-    The arrays are copied, so that a file that is overwritten in place later cannot change or crash what is served.
+    All of it is in memory then: whatever happens to the folder later cannot change or crash what is served.
     """
-    artefact = load_artefact(directory)
-    artefact = replace(artefact, weights={name: np.array(array) for name, array in artefact.weights.items()})
-    try:
-        model = assemble(artefact)
-        _try(model)
-    except ArtefactError:
-        raise
-    except InputError as error:
-        raise ArtefactError(f"{directory} was read but cannot be served. {error}") from error
-    except Exception as error:
-        raise ArtefactError(
-            f"{directory} was read but cannot be served: {type(error).__name__}: {error}. Fit the model again."
-        ) from error
-    return model
+    with faults_of(directory):
+        return assemble(load_artefact(directory))
 
 
 def assemble(artefact: Artefact) -> LoadedModel:
     """Build the engine and the look-up tables over an artefact."""
-    tree = artefact.tree
-    if len(artefact.item_table) != tree.num_items or artefact.popularity.shape != (tree.num_items,):
-        raise ArtefactError(
-            f"The tree has {tree.num_items} items, but the item table has {len(artefact.item_table)} rows and the "
-            f"popularity has shape {artefact.popularity.shape}. Save the model again."
-        )
-    nodes = artefact.part("attention").get("node_table")
-    expected = (tree.num_nodes, artefact.config.model.embedding_dim)
-    if nodes is not None and nodes.shape != expected:
-        raise ArtefactError(f"Expected a node table of shape {expected}, got {nodes.shape}. Save the model again.")
     recommender = Recommender(artefact, turn=_KERNELS, filter_cache_bytes=FILTER_CACHE_BYTES)
     return LoadedModel(
         artefact=artefact,
@@ -110,16 +82,3 @@ def assemble(artefact: Artefact) -> LoadedModel:
         ),
         similar=SimilarItems(artefact),
     )
-
-
-def _try(model: LoadedModel) -> None:
-    """Search for nobody and for someone with popular items: all scores must be numbers."""
-    for name, array in model.artefact.weights.items():
-        if not np.isfinite(array).all():
-            raise ArtefactError(f"The weights {name} hold values that are not finite. Fit the model again.")
-    histories = Histories.of_lists([[], model.catalogue.most_popular[:TRIED_ITEMS]])
-    found = model.recommender.engine.search(
-        Requests(histories), k=1, beam_width=model.artefact.config.retrieval.beam_width
-    )
-    if (found.items < 0).any() or not np.isfinite(found.scores).all():
-        raise ArtefactError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")

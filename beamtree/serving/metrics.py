@@ -75,6 +75,16 @@ class Metrics:
         self.events = Counter("beamtree_events", "Events taken", registry=self.registry)
         self._reloads = Counter("beamtree_model_changes", "Models put in service", registry=self.registry)
         self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
+        self._watched = Gauge(
+            "beamtree_watcher_heartbeat_seconds",
+            "Unix time of the watcher's last look at the model folder",
+            registry=self.registry,
+        )
+        self._differs = Gauge(
+            "beamtree_model_folder_differs",
+            "1 where the model folder holds another model than the one in service",
+            registry=self.registry,
+        )
         self._model = Gauge("beamtree_model_info", "The model in service", ["version"], registry=self.registry)
 
         self._of_route = cache(
@@ -129,6 +139,14 @@ class Metrics:
     def reload_failed(self) -> None:
         """A model was refused."""
         self._reload_failures.inc()
+
+    def folder_watched(self) -> None:
+        """The watcher has looked at the model folder."""
+        self._watched.set_to_current_time()
+
+    def watch_folder(self, differs: Callable[[], bool]) -> None:
+        """Show whether the model folder differs from what is served."""
+        self._differs.set_function(differs)
 
     def text(self) -> bytes:
         """Everything in the text format of Prometheus."""

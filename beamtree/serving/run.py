@@ -26,6 +26,7 @@ from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
+from beamtree.serving.trial import try_in_child, try_model
 from beamtree.serving.user_events import UserEvents
 from beamtree.serving.watermarks import Watermarks
 
@@ -93,7 +94,9 @@ def serve(
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
     """Load the model and make the parts of a server."""
     metrics = Metrics()
-    deployment = Deployment(settings.model, load=load_model, witness=metrics)
+    deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
+    try_model(deployment.current, directory=settings.model)
+    metrics.watch_folder(deployment.differs_from_folder)
     histories, events = None, None
     if log is not None or settings.events is not None:
         file, stored = None, None

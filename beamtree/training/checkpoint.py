@@ -14,7 +14,7 @@ import numpy as np
 
 from beamtree.config import Config
 from beamtree.errors import ArtefactError
-from beamtree.storage import MANIFEST, bundle_file, map_arrays, read_manifest, write_arrays, write_bundle
+from beamtree.storage import MANIFEST, read_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.types import AnyArray
 
 FORMAT_VERSION = 3
@@ -79,7 +79,7 @@ def load_checkpoint(directory: Path, *, kind: str, identity: Identity) -> Checkp
     manifest = read_manifest(directory)
     _check(directory, manifest, kind=kind, identity=identity)
     arrays: dict[str, Arrays] = {}
-    for full_name, array in map_arrays(bundle_file(directory, manifest, ARRAYS_FILE)).items():
+    for full_name, array in read_arrays(directory, manifest, ARRAYS_FILE).items():
         group, _, name = full_name.partition("/")
         arrays.setdefault(group, {})[name] = np.array(array)
     return Checkpoint(manifest["progress"], arrays)

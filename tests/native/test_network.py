@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import torch
 
 pytest.importorskip("beamtree.native._kernels")
 
+from beamtree.errors import InputError
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
 from tests.native.plain_network import PAPER, Normalisation, Shape, attention_weights, random_weights, scores
@@ -143,10 +145,22 @@ def test_batch_norm_is_folded_into_the_layers() -> None:
 def test_missing_and_misshapen_weights_are_named() -> None:
     shape = Shape()
     weights = random_weights(shape, seed=1)
-    with pytest.raises(ValueError, match=r"mlp\.2\.weight is missing"):
+    with pytest.raises(InputError, match=r"Expected the array mlp\.2\.weight of shape .* got none of that name"):
         pack({name: array for name, array in weights.items() if name != "mlp.2.weight"}, shape)
-    with pytest.raises(ValueError, match=r"attention\.hidden\.bias should hold 7 values, got 6"):
+    with pytest.raises(InputError, match=r"attention\.hidden\.bias of shape \(7\), got \(6,\)"):
         pack({**weights, "attention.hidden.bias": torch.zeros(6)}, shape)
+
+
+def test_flattened_weights_are_refused() -> None:
+    """As many values in another shape are other weights."""
+    shape = Shape()
+    weights = random_weights(shape, seed=1)
+    for name, array in weights.items():
+        if array.ndim == 2:
+            with pytest.raises(InputError, match=rf"{re.escape(name)} of shape"):
+                pack({**weights, name: array.reshape(-1)}, shape)
+            with pytest.raises(InputError, match=rf"{re.escape(name)} of shape"):
+                pack({**weights, name: array[None]}, shape)
 
 
 def test_rows_out_of_range_are_refused() -> None:

@@ -152,25 +152,25 @@ def changed(name: str, array: np.ndarray) -> Callable[[dict[str, Any]], object]:
     [
         (
             without("node_table"),
-            r"Expected the array node_table of shape \(\d+, any\) among a tower's, got none of that name",
+            r"Expected the array node_table of shape \(\d+, any\), got none of that name",
         ),
         (without("encoder.layers.1.merge.bias"), r"the array encoder\.layers\.1\.merge\.bias of shape \(12\)"),
         (without("encoder.layers.0.attention_norm.weight"), r"encoder\.layers\.0\.attention_norm\.weight"),
-        (changed("weight", np.ones(2, dtype=np.float32)), r"weight as float32 of shape \(\), got float32 of .*\(2,\)"),
-        (changed("weight", np.array(1.0)), r"weight as float32 of shape \(\), got float64"),
+        (changed("weight", np.ones(2, dtype=np.float32)), r"weight of shape \(\), got \(2,\)"),
+        (changed("weight", np.array(1.0)), "weight as float32, got float64"),
         (
             changed("node_table", np.zeros((3, 12), dtype=np.float32)),
-            r"node_table as float32 of shape \(\d+, any\), got",
+            r"node_table of shape \(\d+, any\), got \(3, 12\)",
         ),
         (without("encoder.layers.0.recency"), r"the array encoder\.layers\.0\.recency of shape \(any, any\)"),
         (without("encoder.layers.1.recency"), r"the array encoder\.layers\.1\.recency of shape \(1, 15\)"),
         (
             changed("encoder.layers.0.recency", np.zeros((0, 15), dtype=np.float32)),
-            r"recency as float32 of shape \(any, any\), got float32 of shape \(0, 15\)",
+            r"recency of shape \(any, any\), got \(0, 15\)",
         ),
         (
             changed("encoder.layers.1.recency", np.zeros((2, 15), dtype=np.float32)),
-            r"layers\.1\.recency as float32 of shape \(1, 15\), got float32 of shape \(2, 15\)",
+            r"layers\.1\.recency of shape \(1, 15\), got \(2, 15\)",
         ),
         (
             changed("encoder.layers.0.recency", np.zeros((5, 15), dtype=np.float32)),
@@ -178,7 +178,7 @@ def changed(name: str, array: np.ndarray) -> Callable[[dict[str, Any]], object]:
         ),
         (
             changed("encoder.layers.0.widen.weight", np.zeros((12, 48), dtype=np.float32)),
-            r"widen\.weight as float32 of shape \(48, 12\), got float32 of shape \(12, 48\)",
+            r"widen\.weight of shape \(48, 12\), got \(12, 48\)",
         ),
     ],
 )

@@ -237,7 +237,13 @@ def test_an_empty_history_is_answered_and_everyone_with_one_gets_the_same() -> N
 @pytest.mark.parametrize("method", ["search", "scan"])
 @pytest.mark.parametrize(
     ("history", "k", "message"),
-    [([23], 3, "got 23"), ([-2, 5], 3, "got -2"), ([-1], 3, "from 0 to 22"), ([0], 0, "k of at least 1, got 0")],
+    [
+        ([23], 3, "got 23"),
+        ([-2, 5], 3, "got -2"),
+        ([-1], 3, "from 0 to 22"),
+        ([0], 2**62, "k from 1 to 2,147,483,647, got"),
+        ([0], 0, "k from 1 to 2,147,483,647, got 0"),
+    ],
 )
 def test_questions_that_do_not_fit_are_refused(method: str, history: list[int], k: int, message: str) -> None:
     engine, _ = engine_for()

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -59,7 +60,16 @@ void require_range(const Array& array, index_t low, index_t high, const char* na
                    ", got " + std::to_string(values[i]) + " at position " + std::to_string(i));
 }
 
+// The kernels read numbers where they lie: each has to begin where numbers of its size begin.
+template <class Array>
+void require_aligned(const Array& array, std::string_view name) {
+    const std::size_t bytes = (array.dtype().bits + 7u) / 8u;
+    if (reinterpret_cast<std::uintptr_t>(array.data()) % bytes != 0)
+        refuse(std::string(name) + ": expected an array that is aligned in memory, got one that is not. Copy it");
+}
+
 inline Table table_of(const AnyTable& array, index_t width, const char* name) {
+    require_aligned(array, name);
     Table table;
     table.data = array.data();
     table.rows = extent(array, 0);
@@ -87,11 +97,13 @@ nb::object to_numpy(std::vector<T>&& values, std::initializer_list<index_t> shap
     return nb::cast(nb::ndarray<nb::numpy, T>(data, sizes.size(), sizes.data(), guard), nb::rv_policy::reference);
 }
 
-// As many values as an array of this shape holds.
+// As many values as an array of this shape holds, in 64 bits; more than an array can hold are refused.
 template <class T>
 std::vector<T> values_for(std::initializer_list<index_t> shape, T value = T{}) {
-    index_t count = 1;
-    for (index_t size : shape) count *= size;
+    index_t count = 1, bytes = 0;
+    for (index_t size : shape)
+        require(size >= 0 && !__builtin_mul_overflow(count, size, &count), "sizes: expected an array that memory can hold");
+    require(!__builtin_mul_overflow(count, static_cast<index_t>(sizeof(T)), &bytes), "sizes: expected an array that memory can hold");
     return std::vector<T>(static_cast<std::size_t>(count), value);
 }
 

@@ -25,6 +25,8 @@ struct PyTree {
     static index_t checked(index_t branching, const Array1<std::int32_t>& at_leaf, const Array1<std::int32_t>& of_item) {
         require(branching >= 2, "branching: expected at least 2");
         require(at_leaf.size() > 0, "item_at_leaf: expected at least one leaf");
+        require_aligned(at_leaf, "item_at_leaf");
+        require_aligned(of_item, "leaf_of_item");
         require_range(at_leaf, -1, extent(of_item, 0), "item_at_leaf");
         require_range(of_item, 0, extent(at_leaf, 0), "leaf_of_item");
         return branching;

@@ -19,11 +19,15 @@ struct PyLinks {
 
     Links of(index_t num_items) const {
         require(extent(offsets, 0) == num_items + 1, "links: expected one list for every item");
+        require_aligned(offsets, "links");
+        require_aligned(items, "links");
+        require_aligned(strengths, "links");
         const std::int64_t* at = offsets.data();
         require(at[0] == 0 && at[num_items] == extent(items, 0), "links: offsets leave the items");
         for (index_t i = 0; i < num_items; ++i) require(at[i] <= at[i + 1], "links: offsets must not fall");
         require_range(items, 0, num_items, "links");
-        require(extent(strengths, 0) == extent(items, 0) && strengths.dtype().bits == 16,
+        const bool is_float = strengths.dtype().code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float);
+        require(extent(strengths, 0) == extent(items, 0) && is_float && strengths.dtype().bits == 16,
                 "links: expected a float16 for every item");
         const auto* values = static_cast<const _Float16*>(strengths.data());
         for (index_t i = 0; i < extent(items, 0); ++i)
@@ -48,6 +52,9 @@ struct PyMemory {
         require(extent(most_popular, 0) == tree.items && extent(popularity, 0) == tree.items,
                 "popularity: expected one for every item");
         require(extent(returns, 0) == tree.items, "returns: expected one for every item");
+        require_aligned(most_popular, "most_popular");
+        require_aligned(popularity, "popularity");
+        require_aligned(returns, "returns");
         require_range(most_popular, 0, tree.items, "most_popular");
         require(0 < power && power <= 1, "power: expected above 0 and at most 1");
         require(static_cast<index_t>(gates.size()) == tree.height + 1, "gates: expected one for every level");

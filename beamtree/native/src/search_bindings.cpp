@@ -115,7 +115,7 @@ void answer(const Score& score, const Requests& asked, const How& how, std::int3
 nb::tuple search(const PyScore& score, const PyRequests& requests, const std::optional<Array1<std::int64_t>>& beams,
                  index_t k, bool widen) {
     const Requests asked = requests.of(score.tree->tree);
-    require(k >= 1, "k: expected at least 1");
+    require(1 <= k && k <= std::numeric_limits<std::int32_t>::max(), "k: expected from 1 to 2^31 - 1");
     if (beams) {
         require(extent(*beams, 0) == asked.count, "beam_widths: expected one per request");
         require_range(*beams, 1, std::numeric_limits<std::int32_t>::max(), "beam_widths");

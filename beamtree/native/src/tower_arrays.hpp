@@ -46,6 +46,7 @@ struct PyTower {
           encoder(pack_encoder(weights, EncoderSizes{extent(nodes, 1), heads, history_length}, layers)),
           tower{encoder, nodes.data(), weight} {
         require(extent(nodes, 0) == tree->tree.num_nodes(), "node_table: expected one row for every node");
+        require_aligned(nodes, "node_table");
     }
     PyTower(const PyTower&) = delete;
 };

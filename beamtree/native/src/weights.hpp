@@ -35,6 +35,7 @@ class WeightReader {
         require(static_cast<index_t>(array.size()) == expected, "weights: " + name + " should hold " +
                                                                     std::to_string(expected) + " values, got " +
                                                                     std::to_string(array.size()));
+        require_aligned(array, name);
         return array.data();
     }
 

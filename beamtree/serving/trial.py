@@ -5,12 +5,14 @@ process under limits of memory and time, so that whatever happens there is a ref
 """
 
 import json
+import math
 import os
 import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -37,27 +39,36 @@ PACKAGE = Path(__file__).resolve().parents[2]
 _SAFE_TYPES = (pl.Boolean, pl.String)
 
 
-def try_in_child(directory: Path) -> str:
+def try_in_child(directory: Path, *, memory: int | None = None, seconds: float = TRIAL_SECONDS) -> str:
     """Load and try a model in a child process; its version, or ArtefactError where it is not fit to be served.
 
-    What a look at the manifest and the sizes of the files refuses, such as half a copy, starts no process.
+    memory: bytes that the child may take, by default nearly all that are available; seconds: how long it may take. What
+    a look at the manifest and the sizes of the files refuses, such as half a copy, starts no process.
     """
     check_files(directory, read_model_manifest(directory))
+    if memory is None and (available := available_memory()) is not None:
+        memory = int(SHARE_OF_MEMORY * available)
     search_path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"PYTHONPATH": search_path, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    program = "from beamtree.serving.trial import main; main()"
     try:
         child = subprocess.run(
-            [sys.executable, "-c", "from beamtree.serving.trial import main; main()", str(directory)],
+            [sys.executable, "-c", program, str(directory), str(memory or ""), str(math.ceil(seconds))],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment,
-            timeout=TRIAL_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ArtefactError(f"{directory} was not ready within {TRIAL_SECONDS} s. Fit a smaller model.") from None
+        raise ArtefactError(
+            f"{directory} was not loaded and tried within {seconds:g} s. Fit a smaller model, or use a faster disk."
+        ) from None
     except OSError as error:
-        raise ArtefactError(f"{directory} could not be tried: no process could be started ({error}).") from error
+        raise ArtefactError(
+            f"{directory} could not be tried: no process could be started ({error}). Free memory or processes, then "
+            "reload it."
+        ) from error
     return _verdict(directory, child)
 
 
@@ -73,8 +84,9 @@ def try_model(model: LoadedModel, *, directory: Path) -> None:
 
 def main() -> None:
     """The child: load and try the model of a folder under limits, and print what came of it as JSON."""
-    directory = Path(sys.argv[1])
-    limit_this_process()
+    folder, memory, seconds = sys.argv[1:]
+    directory = Path(folder)
+    limit_this_process(memory=int(memory) if memory else None, seconds=int(seconds))
     try:
         model = load_model(directory)
         try_model(model, directory=directory)
@@ -83,30 +95,29 @@ def main() -> None:
         sys.stdout.write(json.dumps({"refused": str(error)}))
 
 
-def limit_this_process() -> None:
-    """Bound memory and time, give way to the server, and be the first to go where the machine runs out of memory."""
+def limit_this_process(*, memory: int | None, seconds: int) -> None:
+    """Bound memory and time, give way to the server, and be the first to go where the machine runs out of memory.
+
+    memory: bytes beyond what the process holds already; None: no bound.
+    """
     os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_CPU, (TRIAL_SECONDS, TRIAL_SECONDS))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if native.is_available():
         native.set_threads(1)
-    available, status = available_memory(), Path("/proc/self/statm")
-    if available is not None and status.exists():
-        held = int(status.read_text().split()[0]) * resource.getpagesize()
-        limit = held + int(SHARE_OF_MEMORY * available)
+    held = Path("/proc/self/statm")
+    if memory is not None and held.exists():
+        limit = int(held.read_text().split()[0]) * resource.getpagesize() + memory
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _verdict(directory: Path, child: "subprocess.CompletedProcess[bytes]") -> str:
-    try:
+    if child.returncode == 0:
         said = json.loads(child.stdout)
-    except ValueError:
-        said = {}
-    if child.returncode == 0 and "version" in said:
+        if "refused" in said:
+            raise ArtefactError(said["refused"])
         return str(said["version"])
-    if child.returncode == 0 and "refused" in said:
-        raise ArtefactError(str(said["refused"]))
     how = f"exit code {child.returncode}"
     if child.returncode < 0:
         how = signal.Signals(-child.returncode).name
@@ -126,7 +137,7 @@ def _search(model: LoadedModel) -> None:
     if (found.items < 0).any() or not np.isfinite(found.scores).all():
         raise InputError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")
     history = model.ids.decode(popular)
-    to_json([explanation.parts for explanation in model.recommender.explain(history, history[:1])])
+    _to_json([explanation.parts for explanation in model.recommender.explain(history, history[:1])])
     model.similar.in_tree(int(popular[0]), count=1)
     for kind in model.similar.kinds:
         model.similar.near(int(popular[0]), count=1, by=kind)
@@ -135,19 +146,22 @@ def _search(model: LoadedModel) -> None:
 def _tell_of_items(model: LoadedModel) -> None:
     """Describe every column and put its values into an answer: all of them where the type allows values that cannot."""
     catalogue = model.catalogue
-    to_json([model.history_length, model.columns], bytes_mode="base64", fallback=str)
-    catalogue.find("a", limit=1)
-    if CATEGORY in catalogue.item_table.columns:
-        count_values(catalogue.item_table[CATEGORY], most=TRIED_ITEMS)
     for column in catalogue.item_table.iter_columns():
         is_safe = column.dtype.is_numeric() or column.dtype in _SAFE_TYPES
-        rows = TRIED_ITEMS if is_safe else len(column)
-        for first in range(0, rows, ROWS_AT_A_TIME):
-            items = np.arange(first, min(first + ROWS_AT_A_TIME, rows, len(column)))
-            try:
-                to_json(catalogue.rows(items, [column.name]), bytes_mode="base64", fallback=str)
-            except (Exception, pl.exceptions.PanicException) as error:
-                raise InputError(
-                    f"The item column {column.name!r} of type {column.dtype} holds values that cannot be put into an "
-                    f"answer ({error}). Leave the column out, or store it as text."
-                ) from error
+        rows = min(TRIED_ITEMS, len(column)) if is_safe else len(column)
+        try:
+            for first in range(0, rows, ROWS_AT_A_TIME):
+                _to_json(catalogue.rows(np.arange(first, min(first + ROWS_AT_A_TIME, rows)), [column.name]))
+        except (Exception, pl.exceptions.PanicException) as error:
+            raise InputError(
+                f"The item column {column.name!r} of type {column.dtype} holds values that cannot be put into an "
+                f"answer ({error}). Leave the column out, or store it as text."
+            ) from error
+    if CATEGORY in catalogue.item_table.columns:
+        _to_json(count_values(catalogue.item_table[CATEGORY], most=TRIED_ITEMS))
+    _to_json([model.history_length, model.columns])
+    catalogue.find("a", limit=1)
+
+
+def _to_json(content: Any) -> bytes:
+    return to_json(content, bytes_mode="base64", fallback=str)

@@ -145,3 +145,35 @@ def test_ids_out_of_range_are_refused() -> None:
         score.beam_search(asked, k=1, beam_widths=np.array([1]))
     with pytest.raises(ValueError, match="node_table: expected 25 rows, got 3"):
         KernelScore(tree, attention=AttentionArrays(attention.network, np.zeros((3, SHAPE.width), dtype=np.float32)))
+
+
+@pytest.mark.parametrize("k", [0, -1, 2**31, 2**62, 2**63 - 1])
+@pytest.mark.parametrize("requests", [1, 4])
+def test_more_items_than_an_answer_can_hold_are_refused(k: int, requests: int) -> None:
+    """The number of values is a product, which must not wrap around: the kernels would write past the end."""
+    generator = np.random.default_rng(5)
+    tree = random_tree(generator, items=10)
+    attention, _ = random_attention(generator, tree, SHAPE)
+    score = KernelScore(tree, attention=attention)
+    asked = score.requests(Requests(Histories.of_lists(requests * [[1, 2]])))
+    with pytest.raises(ValueError, match=r"k: expected from 1 to 2\^31 - 1"):
+        score.exact_scan(asked, k=k)
+    with pytest.raises(ValueError, match=r"k: expected from 1 to 2\^31 - 1"):
+        score.beam_search(asked, k=k, beam_widths=np.full(requests, 3))
+
+
+def misaligned(array: NDArray[Any]) -> NDArray[Any]:
+    """The same values one byte after the place where numbers begin, as in a file with an odd header."""
+    content = np.zeros(array.nbytes + 1, dtype=np.uint8)
+    content[1:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return content[1:].view(array.dtype).reshape(array.shape)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_misaligned_tables_are_refused(dtype: type) -> None:
+    generator = np.random.default_rng(6)
+    tree = random_tree(generator, items=10)
+    attention, _ = random_attention(generator, tree, SHAPE)
+    table = misaligned(np.asarray(attention.node_table).astype(dtype))
+    with pytest.raises(ValueError, match="node_table: expected an array that is aligned in memory"):
+        AttentionArrays(attention.network, table)

@@ -1,0 +1,125 @@
+"""A new model is tried where it can do no harm: whatever it does there is a refusal with a reason."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.artefact import Artefact, load_artefact, save_artefact
+from beamtree.errors import ArtefactError
+from beamtree.serving import trial
+from beamtree.serving.loaded_model import assemble
+from beamtree.serving.trial import try_in_child, try_model
+from tests.serving.models import random_artefact, save_model
+
+MEGABYTE = 2**20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_model(tmp_path / "model", 30, parts=("attention", "memory", "tower"))
+    return tmp_path / "model"
+
+
+def with_column(name: str, values: pl.Series) -> Artefact:
+    artefact = random_artefact(30)
+    return replace(artefact, item_table=artefact.item_table.with_columns(values.alias(name)))
+
+
+def test_a_sound_model_passes_and_is_named(folder: Path) -> None:
+    assert try_in_child(folder) == load_artefact(folder).version
+
+
+def test_a_model_that_takes_too_much_memory_is_refused(folder: Path) -> None:
+    """A text of 4 MB for each item: 120 MB in memory, packed into less than one."""
+    table = pl.DataFrame({"item_id": range(30), "story": [str(item) + "x" * 4 * MEGABYTE for item in range(30)]})
+    save_artefact(folder, replace(random_artefact(30), item_table=table))
+    assert sum(path.stat().st_size for path in folder.iterdir()) < MEGABYTE
+    with pytest.raises(ArtefactError, match=r"model (cannot be served: the process that tried it|does not fit)"):
+        try_in_child(folder, memory=80 * MEGABYTE)
+    assert try_in_child(folder) == load_artefact(folder).version
+
+
+def test_a_model_that_takes_too_long_is_refused(folder: Path) -> None:
+    with pytest.raises(ArtefactError, match=r"model was not loaded and tried within 0\.001 s"):
+        try_in_child(folder, seconds=0.001)
+
+
+def test_half_a_copy_is_refused_without_a_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", None)
+    [weights] = folder.glob("weights-*")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ArtefactError, match="is damaged"):
+        try_in_child(folder)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "ended with SIGSEGV"),
+        ("import sys; sys.exit('memory allocation failed')", "ended with exit code 1: memory allocation failed"),
+    ],
+    ids=["killed", "exit"],
+)
+def test_a_child_that_ends_otherwise_is_a_refusal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, message: str
+) -> None:
+    run = subprocess.run
+
+    def run_program(command: list[str], **options: Any) -> "subprocess.CompletedProcess[bytes]":
+        return run([command[0], "-c", program], **options)
+
+    monkeypatch.setattr(trial.subprocess, "run", run_program)
+    with pytest.raises(ArtefactError, match=message):
+        try_in_child(folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            pl.Series(29 * [0] + [2**31 - 1], dtype=pl.Int32).cast(pl.Date),
+            "'odd' of type Date holds values that cannot",
+        ),
+        (pl.Series(29 * [0] + [2**62], dtype=pl.Int64).cast(pl.Datetime("us")), "'odd' of type Datetime"),
+    ],
+    ids=["date", "datetime"],
+)
+def test_a_column_whose_values_cannot_be_told_is_named(values: pl.Series, message: str) -> None:
+    """Polars reads such dates, and fails as soon as they are to be shown: no request would get an answer."""
+    with pytest.raises(ArtefactError, match=message):
+        try_model(assemble(with_column("odd", values)), directory=Path("folder"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pl.Series(30 * [b"\xff"]),
+        pl.Series(30 * [[1, None]]),
+        pl.Series(30 * [{"a": 1}]),
+        pl.Series(30 * [None]),
+        pl.Series(30 * [float("nan")]),
+        pl.Series(30 * ["a"], dtype=pl.Categorical),
+        pl.Series(30 * [5], dtype=pl.Duration),
+        pl.Series(30 * [5], dtype=pl.Decimal(10, 2)),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_columns_that_can_be_told_pass(values: pl.Series) -> None:
+    try_model(assemble(with_column("odd", values)), directory=Path("folder"))
+
+
+def test_a_category_of_lists_is_tried_as_requests_for_the_tree_read_it() -> None:
+    model = assemble(with_column("category", pl.Series(30 * [[1, 2]])))
+    try_model(model, directory=Path("folder"))
+
+
+def test_a_search_without_numbers_is_refused() -> None:
+    artefact = random_artefact(30)
+    huge = {name: np.full_like(array, 3e38) for name, array in artefact.weights.items()}
+    with pytest.raises(ArtefactError, match="A trial search returned"):
+        try_model(assemble(replace(artefact, weights=huge)), directory=Path("folder"))

@@ -11,7 +11,6 @@ import pytest
 
 from beamtree.artefact import Artefact, load_artefact, save_artefact
 from beamtree.errors import ArtefactError
-from beamtree.serving import trial
 from beamtree.serving.loaded_model import assemble
 from beamtree.serving.trial import try_in_child, try_model
 from tests.serving.models import random_artefact, save_model
@@ -73,7 +72,7 @@ def test_a_child_that_ends_otherwise_is_a_refusal(
     def run_program(command: list[str], **options: Any) -> "subprocess.CompletedProcess[bytes]":
         return run([command[0], "-c", program], **options)
 
-    monkeypatch.setattr(trial.subprocess, "run", run_program)
+    monkeypatch.setattr(subprocess, "run", run_program)
     with pytest.raises(ArtefactError, match=message):
         try_in_child(folder)
 

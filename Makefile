@@ -12,7 +12,7 @@ LOCK   := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 	--custom-compile-command 'make lock' --no-emit-index-url --constraint constraints.txt $(UPGRADE)
 PAGE   := beamtree/serving/page
 
-.PHONY: demo test lint types imports unit format image-check native sanitize soak lock audit sbom pin-images experiments report clean
+.PHONY: demo test lint types imports unit format image-check native sanitize fuzz soak lock audit sbom pin-images experiments report clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -78,6 +78,18 @@ $(TOOLS)/installed: requirements/tools.lock
 	@test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/tools.lock
 	@touch $@
+
+# Spoilt models by the thousand, loaded with kernels that check every access to memory. The environment is that of the
+# tests, with another build of this package in front of it.
+FUZZ_EXAMPLES ?= 20000
+FUZZ := build/fuzz
+fuzz: $(STAMP)
+	@rm -rf $(FUZZ) && mkdir -p $(FUZZ)
+	$(PYTHON) -m venv --without-pip $(FUZZ)/venv
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(FUZZ)/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
+	$(BIN)/python -m pip install --quiet --no-deps --target $(FUZZ) --config-settings=cmake.define.BEAMTREE_SANITIZE=address,undefined .
+	cp -r tests pyproject.toml $(FUZZ)
+	cd $(FUZZ) && LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest tests/fuzz
 
 SETTINGS := experiments/settings
 SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/small-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml

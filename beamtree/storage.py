@@ -197,7 +197,7 @@ _DTYPES = {
 def _array(name: str, spec: Mapping[str, Any], data: Content) -> AnyArray:
     dtype, shape, (first, end) = np.dtype(_DTYPES[spec["dtype"]]), tuple(spec["shape"]), spec["data_offsets"]
     if any(type(number) is not int or number < 0 for number in (*shape, first, end)):
-        raise ValueError(f"{name!r}: expected sizes and offsets from 0, got {shape} at {first} to {end}")
+        raise ValueError(f"{name!r}: expected sizes and offsets from 0, got {shape} at {first!r} to {end!r}")
     if not first <= end <= len(data) or end - first != math.prod(shape) * dtype.itemsize:
         raise ValueError(
             f"{name!r}: {first} to {end} of {len(data)} bytes do not hold {spec['dtype']} of shape {shape}"

@@ -341,18 +341,20 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         header({"x": F32 | {"shape": [2**62, 4, 2]}}) + bytes(8),
         header({"x": F32 | {"data_offsets": [-8, 0]}}) + bytes(8),
         header({"x": F32 | {"data_offsets": [0]}}) + bytes(8),
+        header({"x": F32 | {"data_offsets": ["\ud800", 8]}}) + bytes(8),
         header({"x": F32, "y": F32}) + bytes(8),
         (9_000).to_bytes(8, "little") + 9_000 * b"[",
     ],
     ids=[
         *("empty", "short", "noise", "long header", "list", "text", "number", "no offsets", "type", "no data"),
         *("too much data", "negative shape", "negative pair", "flag for a size", "text for a size", "no shape", "huge"),
-        *("before the data", "one offset", "two in one place", "deep"),
+        *("before the data", "one offset", "no text", "two in one place", "deep"),
     ],
 )
 def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(ArtefactError, match=r"x-\w+\.safetensors is not a safetensors file"):
+    with pytest.raises(ArtefactError, match=r"x-\w+\.safetensors is not a safetensors file") as refused:
         stored(tmp_path, lambda path: path.write_bytes(content))
+    str(refused.value).encode()
 
 
 def test_every_file_is_flushed_before_the_manifest_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

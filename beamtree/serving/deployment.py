@@ -5,6 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -118,13 +119,14 @@ class Deployment:
     def reload_if_changed(self) -> None:
         """Reload when the folder is not what it was at the last look; a refusal is noted, not raised."""
         present = self._look()
-        if present == self._seen:
-            return
-        self._seen = present
-        try:
+        if present != self._seen:
+            self._seen = present
+            self.reload_or_note()
+
+    def reload_or_note(self) -> None:
+        """Reload; a refusal is noted, not raised."""
+        with suppress(ArtefactError):
             self.reload()
-        except ArtefactError:
-            return
 
     def watch(self, stop: threading.Event, *, seconds: float) -> None:
         """Look at the folder every so many seconds until told to stop."""

@@ -167,13 +167,20 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, and then end in peace: uvicorn itself would die of the signal after all."""
+        """Stop on SIGTERM and SIGINT, and then end in peace: uvicorn itself would die of the signal after all.
+
+        On SIGHUP, read the model folder.
+        """
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _reload(self, *_: object) -> None:
+        threading.Thread(target=self._service.deployment.reload_or_note, daemon=True).start()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Tell the address once the server listens."""

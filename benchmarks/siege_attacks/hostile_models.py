@@ -80,7 +80,11 @@ def stated(**changes: Any) -> Spoil:
 
 def manifest_of(content: bytes) -> Spoil:
     """Another manifest altogether."""
-    return lambda directory: (directory / "manifest.json").write_bytes(content) and None
+
+    def spoil(directory: Path) -> None:
+        (directory / "manifest.json").write_bytes(content)
+
+    return spoil
 
 
 def arrays_as(change: Callable[[Mapping[str, Any]], dict[str, Any]]) -> Spoil:

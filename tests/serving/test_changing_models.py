@@ -1,13 +1,16 @@
 """A new model takes over without a lost request; a broken one does not take over at all."""
 
 import json
+import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
+import polars as pl
 import pytest
 
 from beamtree.artefact import Artefact, load_artefact, save_artefact
+from beamtree.config import RetrievalSettings
 from beamtree.data.vocabulary import Id
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions, RecommendRequest
@@ -90,43 +93,23 @@ def remove_manifest(model: Path) -> None:
     (model / "manifest.json").unlink()
 
 
-def save_not_finite(model: Path) -> None:
-    artefact = random_artefact(60, seed=9)
-    save_artefact(model, artefact)
-    weights = dict(artefact.weights) | {"mlp.3.bias": np.array([np.nan], dtype=np.float32)}
-    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
-
-
-def save_wrong_shape(model: Path) -> None:
-    artefact = random_artefact(60, seed=9)
-    weights = dict(artefact.weights) | {"mlp.1.weight": np.zeros((3, 3), dtype=np.float32)}
-    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
-
-
 def save_other_tree(model: Path) -> None:
     artefact = random_artefact(60, seed=9)
     save_artefact(model, Artefact(**(vars(artefact) | {"tree": random_artefact(50).tree})))
 
 
-def save_without_network(model: Path) -> None:
+def save_date_beyond_all_years(model: Path) -> None:
+    """A column that loads, and panics when it is shown."""
     artefact = random_artefact(60, seed=9)
-    weights = {"attention/node_table": artefact.weights["attention/node_table"]}
-    save_artefact(model, Artefact(**(vars(artefact) | {"weights": weights})))
+    dates = pl.Series("when", 60 * [2**31 - 1], dtype=pl.Int32).cast(pl.Date)
+    save_artefact(model, Artefact(**(vars(artefact) | {"item_table": artefact.item_table.with_columns(dates)})))
 
 
 def test_broken_models_are_refused_and_the_old_one_goes_on(changeable: Server, model: Path) -> None:
     before = load_artefact(model).version
     request = {"history": [110, 120], "k": 5}
     answer = changeable.post("/v1/recommend", request).json["results"]
-    ways = (
-        break_weights,
-        break_manifest,
-        remove_manifest,
-        save_not_finite,
-        save_wrong_shape,
-        save_other_tree,
-        save_without_network,
-    )
+    ways = (break_weights, break_manifest, remove_manifest, save_other_tree, save_date_beyond_all_years)
     for number, spoil in enumerate(ways, start=1):
         spoil(model)
         refused = changeable.post("/admin/reload", Authorization=BEARER)
@@ -137,11 +120,32 @@ def test_broken_models_are_refused_and_the_old_one_goes_on(changeable: Server, m
         assert ready.json["model_version"] == before
         assert ready.json["last_reload_failure"]["message"] == refused.json["error"]["message"]
         assert changeable.metric("beamtree_reload_failures_total") == number
+        assert changeable.metric("beamtree_model_folder_differs") == 1
         assert changeable.post("/v1/recommend", request).json["results"] == answer, spoil.__name__
     save_model(model, 60, seed=2)
     reloaded = changeable.post("/admin/reload", Authorization=BEARER).json
     assert (reloaded["changed"], reloaded["previous_version"]) == (True, before)
     assert changeable.get("/readyz").json["last_reload_failure"] is None
+    assert changeable.metric("beamtree_model_folder_differs") == 0
+
+
+def test_other_settings_of_the_same_model_are_taken_up_on_sighup(changeable: Server, model: Path) -> None:
+    before = changeable.get("/v1/model").json
+    retrieval = {"beam_width": 77, "exclude_seen": False}
+    artefact = load_artefact(model)
+    settings = artefact.config.model_copy(update={"retrieval": RetrievalSettings(**retrieval)})
+    save_artefact(model, replace(artefact, config=settings))
+    assert changeable.metric("beamtree_model_folder_differs") == 1
+    changeable.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: changeable.get("/v1/model").json["defaults"]["beam"] == 77, what="the new settings")
+    after = changeable.get("/v1/model").json
+    assert after["defaults"]["exclude_seen"] is False
+    assert after["model_version"] != before["model_version"]
+    (model / "manifest.json").unlink()
+    changeable.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: changeable.metric("beamtree_reload_failures_total") == 1, what="a refused model")
+    assert changeable.get("/v1/model").json["model_version"] == after["model_version"]
+    assert changeable.metric("beamtree_watcher_heartbeat_seconds") == 0, "nobody watches here"
 
 
 def test_rollback_goes_to_the_previous_model_and_back(changeable: Server, model: Path) -> None:
@@ -183,3 +187,6 @@ def test_a_watched_rollback_stays_until_another_model_comes(start: StartServer, 
     save_model(model, 60, seed=3)
     third = load_artefact(model).version
     wait_until(lambda: server.get("/readyz").json["model_version"] == third, what="the third model")
+    beat = server.metric("beamtree_watcher_heartbeat_seconds")
+    assert beat > 0
+    wait_until(lambda: server.metric("beamtree_watcher_heartbeat_seconds") > beat, what="another look at the folder")

@@ -170,6 +170,10 @@ def faults_of(directory: Path) -> Iterator[None]:
         yield
     except ArtefactError:
         raise
+    except MemoryError as error:
+        raise ArtefactError(
+            f"{directory} does not fit in memory. Use a machine or a container with more, or fit a smaller model."
+        ) from error
     except (Exception, pl.exceptions.PanicException) as error:
         cause = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}."
         printable = cause.encode(errors="backslashreplace").decode()

@@ -83,7 +83,7 @@ def check_files(directory: Path, manifest: Mapping[str, Any]) -> None:
     """
     total = sum(_find_file(directory, manifest, name).bytes for name in manifest["files"])
     available = available_memory()
-    if available is not None and total > available:
+    if total > available:
         raise ArtefactError(
             f"{directory} does not fit in memory: its files have {total:,} bytes, {available:,} are available. Use a "
             "machine or a container with more memory, or fit a smaller model."

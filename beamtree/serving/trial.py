@@ -11,6 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ TRIED_ITEMS = 5
 ROWS_AT_A_TIME = 65_536
 SHARE_OF_MEMORY = 0.9
 """What the child may take of the memory that is available: the server goes on answering beside it."""
+RESERVED_ADDRESSES = 2**29
+"""What threads and allocators reserve beyond what they use."""
 SHOWN_CHARACTERS = 300
 NICENESS = 10
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -42,18 +45,19 @@ _SAFE_TYPES = (pl.Boolean, pl.String)
 def try_in_child(directory: Path, *, memory: int | None = None, seconds: float = TRIAL_SECONDS) -> str:
     """Load and try a model in a child process; its version, or ArtefactError where it is not fit to be served.
 
-    memory: bytes that the child may take, by default nearly all that are available; seconds: how long it may take. What
-    a look at the manifest and the sizes of the files refuses, such as half a copy, starts no process.
+    memory: bytes of addresses that the child may take, by default for nearly all memory that is available; seconds: how
+    long it may take. What a look at the manifest and the sizes of the files refuses, such as half a copy, starts no
+    process.
     """
     check_files(directory, read_model_manifest(directory))
-    if memory is None and (available := available_memory()) is not None:
-        memory = int(SHARE_OF_MEMORY * available)
+    if memory is None:
+        memory = int(SHARE_OF_MEMORY * available_memory()) + RESERVED_ADDRESSES
     search_path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"PYTHONPATH": search_path, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     program = "from beamtree.serving.trial import main; main()"
     try:
         child = subprocess.run(
-            [sys.executable, "-c", program, str(directory), str(memory or ""), str(math.ceil(seconds))],
+            [sys.executable, "-c", program, str(directory), str(memory), str(math.ceil(seconds))],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment,
@@ -86,7 +90,7 @@ def main() -> None:
     """The child: load and try the model of a folder under limits, and print what came of it as JSON."""
     folder, memory, seconds = sys.argv[1:]
     directory = Path(folder)
-    limit_this_process(memory=int(memory) if memory else None, seconds=int(seconds))
+    limit_this_process(memory=int(memory), seconds=int(seconds))
     try:
         model = load_model(directory)
         try_model(model, directory=directory)
@@ -95,21 +99,30 @@ def main() -> None:
         sys.stdout.write(json.dumps({"refused": str(error)}))
 
 
-def limit_this_process(*, memory: int | None, seconds: int) -> None:
+def limit_this_process(*, memory: int, seconds: int) -> None:
     """Bound memory and time, give way to the server, and be the first to go where the machine runs out of memory.
 
-    memory: bytes beyond what the process holds already; None: no bound.
+    memory: bytes of addresses beyond those that the process holds already. A sandbox may forbid any of this; the rest
+    still holds.
     """
-    os.nice(NICENESS)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if native.is_available():
         native.set_threads(1)
-    held = Path("/proc/self/statm")
-    if memory is not None and held.exists():
-        limit = int(held.read_text().split()[0]) * resource.getpagesize() + memory
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    with suppress(OSError):
+        os.nice(NICENESS)
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
+    _limit(resource.RLIMIT_CPU, seconds)
+    _limit(resource.RLIMIT_CORE, 0)
+    with suppress(OSError):
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        _limit(resource.RLIMIT_AS, held + memory)
+
+
+def _limit(what: int, most: int) -> None:
+    _, allowed = resource.getrlimit(what)
+    bound = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(what, (bound, bound))
 
 
 def _verdict(directory: Path, child: "subprocess.CompletedProcess[bytes]") -> str:

@@ -32,13 +32,13 @@ def with_column(name: str, values: pl.Series) -> Artefact:
 
 
 def test_a_model_that_takes_too_much_memory_is_refused(folder: Path) -> None:
-    """A text of 4 MB for each item: 120 MB in memory, packed into less than one."""
-    assert try_in_child(folder, memory=80 * MEGABYTE) == load_artefact(folder).version
-    table = pl.DataFrame({"item_id": range(30), "story": [str(item) + "x" * 4 * MEGABYTE for item in range(30)]})
+    """A text of 12 MB for each item: 360 MB in memory, packed into less than one."""
+    assert try_in_child(folder, memory=320 * MEGABYTE) == load_artefact(folder).version
+    table = pl.DataFrame({"item_id": range(30), "story": [str(item) + "x" * 12 * MEGABYTE for item in range(30)]})
     save_artefact(folder, replace(random_artefact(30), item_table=table))
     assert sum(path.stat().st_size for path in folder.iterdir()) < MEGABYTE
     with pytest.raises(ArtefactError, match=r"model (cannot be served: the process that tried it|does not fit)"):
-        try_in_child(folder, memory=80 * MEGABYTE)
+        try_in_child(folder, memory=320 * MEGABYTE)
 
 
 def test_a_model_that_takes_too_long_is_refused(folder: Path) -> None:

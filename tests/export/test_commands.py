@@ -3,13 +3,14 @@
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from beamtree.artefact import save_artefact
+from beamtree.artefact import load_artefact, save_artefact
 from tests.cli.beamtree_command import Command
 from tests.export.exported import random_artefact, run
 from tests.small import model_settings, random_tree
@@ -46,6 +47,16 @@ def test_vectors(beamtree: Command, folder: Path) -> None:
     assert outcome.code == 0, outcome.err
     assert len(pl.read_parquet(folder / "vectors" / "items.parquet")) == 30
     assert outcome.message.count("Wrote") == len(list((folder / "vectors").iterdir()))
+
+
+def test_a_damaged_model_is_refused_in_one_sentence(beamtree: Command, folder: Path) -> None:
+    artefact = load_artefact(folder / "model")
+    lacking = {name: array for name, array in artefact.weights.items() if name != "attention/mlp.0.weight"}
+    save_artefact(folder / "model", replace(artefact, weights=lacking))
+    for command in (("onnx", "model", "out.onnx"), ("vectors", "model", "vectors")):
+        refused = beamtree("export", *command)
+        assert refused.code == 1
+        assert "model does not fit together: Expected the array mlp.0.weight of shape" in refused.message
 
 
 @pytest.mark.usefixtures("folder")

@@ -26,9 +26,10 @@ from beamtree.storage import Content, check_files, read_arrays, read_file, read_
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 OLDEST_FORMAT_VERSION = 1
-"""Format 1 knew one part of the score, attention, and did not name it."""
+"""Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily
+items return: own repeats of all items counted alike."""
 SHOWN_CHARACTERS = 2000
 """What is told of a fault, at most: a hostile file can make a message of any length."""
 REMEDY = "Copy the folder again or fit the model again."
@@ -208,7 +209,9 @@ def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDAr
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(f"The weights {name} hold values that are not finite.")
     if manifest["format_version"] == 1:
-        return {f"attention/{name}": array for name, array in weights.items()}
+        weights = {f"attention/{name}": array for name, array in weights.items()}
+    if manifest["format_version"] <= 2 and "memory/popularity" in weights:
+        weights.setdefault("memory/returns", np.ones_like(weights["memory/popularity"]))
     return weights
 
 

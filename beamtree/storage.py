@@ -24,7 +24,7 @@ from beamtree.errors import ArtefactError
 from beamtree.machine import available_memory
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST_BYTES = 2**26
+MAX_MANIFEST_BYTES = 2**23
 _FILE_NAME = re.compile(r"\w[\w.-]{0,254}", re.ASCII)
 
 AnyArray = npt.NDArray[Any]

@@ -13,10 +13,10 @@ from beamtree.artefact import FORMAT_VERSION, Artefact, load_artefact, save_arte
 from beamtree.errors import ArtefactError
 from beamtree.model.memory import Memory
 from beamtree.storage import MANIFEST
-from tests.fixtures import write_artefact_v1, write_artefact_v2
+from tests.fixtures import write_artefact_v1, write_artefact_v2, write_artefact_v3
 from tests.small import assert_same_bytes
 
-WRITERS = {1: write_artefact_v1, 2: write_artefact_v2}
+WRITERS = {1: write_artefact_v1, 2: write_artefact_v2, 3: write_artefact_v3}
 Answers = list[list[dict[str, Any]]]
 
 
@@ -74,6 +74,14 @@ def test_the_model_of_format_2_still_loads() -> None:
     np.testing.assert_allclose(
         Memory.from_arrays(found.part("memory")).popularity, np.log1p(found.popularity), rtol=1e-6
     )
+    assert (found.part("memory")["returns"] == 1.0).all(), "all items returned alike"
+
+
+def test_the_model_of_format_3_still_loads() -> None:
+    found = load_artefact(write_artefact_v3.DIRECTORY)
+    assert_same_facts(found, write_artefact_v3.artefact())
+    assert found.config.model.parts == ("attention", "tower", "memory")
+    assert len(set(found.part("memory")["returns"].tolist())) > 1
 
 
 @pytest.mark.parametrize("version", WRITERS)
@@ -86,10 +94,12 @@ def test_an_old_model_that_is_saved_again_is_one_of_today_with_the_same_answers(
     assert writer.answers(tmp_path) == writer.answers(writer.DIRECTORY)
 
 
-def test_an_older_beamtree_says_what_to_do_about_a_newer_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artefact_module, "FORMAT_VERSION", 1)
-    with pytest.raises(ArtefactError, match=r"has format version 2; this beamtree reads versions 1 to 1\. Upgrade"):
-        load_artefact(write_artefact_v2.DIRECTORY)
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_older_beamtree_says_what_to_do_about_a_newer_model(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artefact_module, "FORMAT_VERSION", version - 1)
+    message = rf"has format version {version}; this beamtree reads versions 1 to {version - 1}\. Upgrade"
+    with pytest.raises(ArtefactError, match=message):
+        load_artefact(WRITERS[version].DIRECTORY)
 
 
 @pytest.mark.parametrize(

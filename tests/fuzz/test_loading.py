@@ -19,6 +19,7 @@ from beamtree.serving.loaded_model import load_model
 from beamtree.serving.trial import try_model
 from tests.fixtures.write_artefact_v1 import DIRECTORY as FORMAT_1
 from tests.fixtures.write_artefact_v2 import DIRECTORY as FORMAT_2
+from tests.fixtures.write_artefact_v3 import DIRECTORY as FORMAT_3
 from tests.fuzz.spoiling import Files, read_model, spoil, write_model
 from tests.serving.models import save_model
 
@@ -36,11 +37,11 @@ fuzz = settings(
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Files]:
-    """Sound models of both formats, of every part of a score and of both kinds of ids."""
+    """Sound models of every format, of every part of a score and of both kinds of ids."""
     folder = tmp_path_factory.mktemp("sound")
     save_model(folder / "all", 13, parts=("attention", "memory", "tower"), text_ids=True)
     save_model(folder / "memory", 9, parts=("memory",))
-    return [read_model(directory) for directory in (folder / "all", folder / "memory", FORMAT_2, FORMAT_1)]
+    return [read_model(directory) for directory in (folder / "all", folder / "memory", FORMAT_3, FORMAT_2, FORMAT_1)]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,11 +13,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic_core import to_json
 
 from beamtree import native
 from beamtree.artefact import faults_of, read_model_manifest
@@ -27,6 +25,7 @@ from beamtree.errors import ArtefactError, InputError
 from beamtree.machine import available_memory
 from beamtree.serving.catalogue import count_values
 from beamtree.serving.loaded_model import LoadedModel, load_model
+from beamtree.serving.written_answers import json_text
 from beamtree.storage import check_files
 
 TRIAL_SECONDS = 600
@@ -37,7 +36,7 @@ SHARE_OF_MEMORY = 0.9
 RESERVED_ADDRESSES = 2**29
 """What threads and allocators reserve beyond what they use."""
 SHOWN_CHARACTERS = 300
-NICENESS = 10
+NICENESS = 5
 PACKAGE = Path(__file__).resolve().parents[2]
 _SAFE_TYPES = (pl.Boolean, pl.String)
 
@@ -150,7 +149,7 @@ def _search(model: LoadedModel) -> None:
     if (found.items < 0).any() or not np.isfinite(found.scores).all():
         raise InputError(f"A trial search returned {found.items.tolist()} with scores {found.scores.tolist()}.")
     history = model.ids.decode(popular)
-    _to_json([explanation.parts for explanation in model.recommender.explain(history, history[:1])])
+    json_text([explanation.parts for explanation in model.recommender.explain(history, history[:1])])
     model.similar.in_tree(int(popular[0]), count=1)
     for kind in model.similar.kinds:
         model.similar.near(int(popular[0]), count=1, by=kind)
@@ -164,17 +163,13 @@ def _tell_of_items(model: LoadedModel) -> None:
         rows = min(TRIED_ITEMS, len(column)) if is_safe else len(column)
         try:
             for first in range(0, rows, ROWS_AT_A_TIME):
-                _to_json(catalogue.rows(np.arange(first, min(first + ROWS_AT_A_TIME, rows)), [column.name]))
+                json_text(catalogue.rows(np.arange(first, min(first + ROWS_AT_A_TIME, rows)), [column.name]))
         except (Exception, pl.exceptions.PanicException) as error:
             raise InputError(
                 f"The item column {column.name!r} of type {column.dtype} holds values that cannot be put into an "
                 f"answer ({error}). Leave the column out, or store it as text."
             ) from error
     if CATEGORY in catalogue.item_table.columns:
-        _to_json(count_values(catalogue.item_table[CATEGORY], most=TRIED_ITEMS))
-    _to_json([model.history_length, model.columns])
+        json_text(count_values(catalogue.item_table[CATEGORY], most=TRIED_ITEMS))
+    json_text([model.history_length, model.columns])
     catalogue.find("a", limit=1)
-
-
-def _to_json(content: Any) -> bytes:
-    return to_json(content, bytes_mode="base64", fallback=str)

@@ -23,6 +23,10 @@ REPEATS = 16.0
 FEWEST_USERS = 20
 """With fewer validation users the grid would choose by accident."""
 
+ALL_COUNTS = "all counts"
+FACTORS = (0.25, 0.35, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
+"""Beside something learned, the weights of all that is counted are also multiplied together."""
+
 STEPS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
 """Weights that are tried, in units in which all kinds of evidence spread alike between the candidates of a user."""
 
@@ -96,11 +100,14 @@ class Choice:
         names = [name for name in MEMORY_NAMES if getattr(self.memory, name) is None]
         if not (self.has_learned or self.has_tower):
             names = [name for name in names if name != "transitions"]
+        elif len(names) == len(MEMORY_NAMES):
+            yield ALL_COUNTS
         if not self.repeats_can_return:
             names = [name for name in names if not name.startswith("repeat")]
         yield from names
 
 
+COUNTS = ("transitions", "company", "repeats", "popularity")
 MEMORY_NAMES = ("transitions", "fade", "company", "repeats", "repeat_fade", "popularity")
 
 
@@ -118,8 +125,9 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
     for _ in range(PASSES):
         before = weights
         for name in free:
+            origin = weights
             for value in _grid(name, choice, units):
-                tried = _changed(weights, name, value)
+                tried = _changed(origin, name, value)
                 if tried != weights:
                     found, trials = measure(tried), trials + 1
                     if found > best:
@@ -181,6 +189,8 @@ def grid_units(choice: Choice, spread: Callable[[str, float], float]) -> dict[st
 
 
 def _grid(name: str, choice: Choice, units: Mapping[str, float]) -> tuple[float, ...]:
+    if name == ALL_COUNTS:
+        return FACTORS
     if name == "fade":
         return FADES
     if name == "repeat_fade":
@@ -196,4 +206,8 @@ def _grid(name: str, choice: Choice, units: Mapping[str, float]) -> tuple[float,
 def _changed(weights: PartWeights, name: str, value: float) -> PartWeights:
     if name == TOWER:
         return replace(weights, tower=value)
+    if name == ALL_COUNTS:
+        memory = weights.memory
+        counts = {kind: float(f"{value * getattr(memory, kind):.3g}") for kind in COUNTS}
+        return replace(weights, memory=replace(memory, **counts))
     return replace(weights, memory=replace(weights.memory, **{name: value}))

@@ -29,10 +29,10 @@ MakeTower = Callable[[], Mapping[str, AnyArray]]
 """Gives the arrays of a tower over the tree of a score, named by part."""
 
 
-def sample_users(users: HeldOut, *, config: Config, seed: int) -> HeldOut:
-    """At most `training.validation_users` of the users, in their order."""
+def sample_users(users: HeldOut, *, config: Config, seed: int, times: int = 1) -> HeldOut:
+    """At most `training.validation_users` of the users, or so many times that, in their order."""
     generator = numpy_generator(seed, "validation")
-    return users.take(np.sort(generator.permutation(len(users))[: config.training.validation_users]))
+    return users.take(np.sort(generator.permutation(len(users))[: times * config.training.validation_users]))
 
 
 def model_validation(

@@ -40,6 +40,9 @@ from beamtree.training.trainer import SELECTION_METRIC
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
+MORE_USERS = 4
+"""So many times the users of a validation are asked once for good: weights that suit few of them suit nobody else."""
+
 
 @dataclass(frozen=True)
 class Weighed:
@@ -70,7 +73,7 @@ def weigh(
         tower=config.estimator.weight,
         memory=config.memory,
     )
-    users = sample_users(run.split.validation, config=config, seed=config.training.seed)
+    users = sample_users(run.split.validation, config=config, seed=config.training.seed, times=MORE_USERS)
     on_step = run.stop_while("weighing the parts of the score")
     pool = None
     if len(users) >= FEWEST_USERS:

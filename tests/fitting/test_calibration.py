@@ -117,7 +117,6 @@ def test_units_make_all_kinds_of_evidence_spread_alike() -> None:
     tried: list[PartWeights] = []
     calibrate(nearness(PartWeights(), tried), EVERYTHING, units=units)
     assert {weights.tower for weights in tried} >= {step / 2 for step in STEPS}
-    assert {weights.memory.company for weights in tried} == {BESIDE_LEARNED.company}, "says the same of everything"
     assert {weights.memory.fade for weights in tried} == set(FADES)
 
 
@@ -148,3 +147,22 @@ def test_units_under_a_power_are_those_of_the_evidence_to_that_power() -> None:
     units = grid_units(rooted, lambda name, power: 2.0 if name in ("learned", "tower") else 8.0 * power)
     assert units["tower"] == 1.0
     assert units["transitions"] == pytest.approx((2.0 / 4.0) ** 2)
+
+
+def test_a_kind_that_says_the_same_of_everything_stays_where_it_is() -> None:
+    tried: list[PartWeights] = []
+    calibrate(nearness(PartWeights(), tried), MEMORY, units={"popularity": 1.0})
+    assert {weights.memory.company for weights in tried} == {MEMORY_ALONE.company}
+
+
+def test_all_counts_are_also_weighed_together() -> None:
+    """Only the sum of both matters, and each by itself stands in the way of the other: they move together."""
+
+    def measure(weights: PartWeights) -> float:
+        memory = weights.memory
+        return -abs(memory.transitions + memory.company - 4.0) - 100 * abs(memory.transitions - memory.company)
+
+    memory = calibrate(measure, replace(EVERYTHING, has_learned=False), units=UNITS).weights.memory
+    assert (memory.transitions, memory.company) == (2.0, 2.0)
+    told = replace(EVERYTHING, has_learned=False, memory=MemorySettings(company=0.5))
+    assert calibrate(measure, told, units=UNITS).weights.memory.company == 0.5

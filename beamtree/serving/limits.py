@@ -6,6 +6,8 @@ gets a 4xx answer that names it; whatever exceeds a bound of the server gets a 5
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from beamtree.data import parse
+
 
 class Limits(BaseModel):
     """The most that one request may ask for. Whatever exceeds one of these gets a 4xx answer that names it."""
@@ -24,7 +26,7 @@ class Limits(BaseModel):
 
 # One request.
 HEADER_BYTES = 65_536
-ID_CHARACTERS = 512
+ID_CHARACTERS = parse.ID_CHARACTERS  # longer ids are refused when a log is read
 COLUMN_NAME_CHARACTERS = 512
 COLUMNS = 32
 SEARCH_CHARACTERS = 200

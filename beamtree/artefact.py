@@ -29,7 +29,7 @@ KIND = "beamtree model"
 FORMAT_VERSION = 3
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily
-items return: own repeats of all items counted alike, and evidence was taken as it is."""
+items return: own repeats of all items counted alike."""
 SHOWN_CHARACTERS = 2000
 """What is told of a fault, at most: a hostile file can make a message of any length."""
 REMEDY = "Copy the folder again or fit the model again."
@@ -212,7 +212,6 @@ def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDAr
         weights = {f"attention/{name}": array for name, array in weights.items()}
     if manifest["format_version"] <= 2 and "memory/popularity" in weights:
         weights.setdefault("memory/returns", np.ones_like(weights["memory/popularity"]))
-        weights.setdefault("memory/weights.power", np.array(1.0))
     return weights
 
 

@@ -213,9 +213,6 @@ class MemorySettings(_Section):
     repeat_fade: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None, description="the same for a person's own earlier interactions with an item; default: calibrated"
     )
-    power: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        None, description="of the sum of all this in the score; default: 1, or 0.5 where that is better"
-    )
 
 
 class TrainingSettings(_Section):

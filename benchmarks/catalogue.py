@@ -24,7 +24,7 @@ from beamtree.retrieval.native_scorer import NativeScorer
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int64Array
 
-WEIGHTS = MemoryWeights(transitions=1.0, company=1.0, popularity=0.01, fade=0.8, power=0.5)
+WEIGHTS = MemoryWeights(transitions=1.0, company=1.0, popularity=0.01, fade=0.8)
 """Every kind of evidence takes part but own repeats, which most logs leave out."""
 
 HISTORY_LENGTH = 50

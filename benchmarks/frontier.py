@@ -26,10 +26,11 @@ import numpy as np
 from beamtree import native
 from beamtree.config import MemorySettings
 from beamtree.data.requests import Requests
+from beamtree.model.memory import LINK_BYTES
 from beamtree.retrieval.native_scorer import NativeScorer
 from beamtree.types import Float32Array, Int64Array
 from benchmarks.accuracy import measured_accuracy
-from benchmarks.catalogue import HISTORY_LENGTH, LINK_BYTES, Catalogue, followers_within
+from benchmarks.catalogue import HISTORY_LENGTH, Catalogue, followers_within
 from benchmarks.measure import report, take_turns
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -35,8 +35,6 @@ class MemoryGraph:
             is_met = graph.apply("Greater", evidence, self._number(0.0))
             popular = graph.apply("Where", is_met, *self._popularity())
             evidence = graph.apply("Add", evidence, popular)
-        if memory.weights.power != 1.0:
-            evidence = graph.apply("Pow", evidence, self._number(memory.weights.power))
         self._pooled = {tree.height: evidence}
 
     def score(self, nodes: str, level: int) -> str:

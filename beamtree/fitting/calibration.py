@@ -32,7 +32,6 @@ STEPS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
 
 FADES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 REPEAT_FADES = (0.97, 0.99, 0.997, 1.0)
-POWERS = (1.0, 0.5)
 
 PASSES = 3
 """Each weight is tried at most so often, with the others where they are by then."""
@@ -48,11 +47,10 @@ class PartWeights:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The weights that won, how many were tried, and how good they are by the measure, None without one."""
+    """The weights that won, and how many were tried."""
 
     weights: PartWeights
     trials: int
-    value: float | None
 
 
 Measure = Callable[[PartWeights], float]
@@ -64,7 +62,7 @@ class Choice:
     """What there is to choose, and what was chosen by a person.
 
     has_learned, has_tower, has_memory: the summands. repeats_can_return: own repeats are evidence only where seen items
-    may be recommended. tower, memory: a weight that is set there is not calibrated. power: of counted evidence.
+    may be recommended. tower, memory: a weight that is set there is not calibrated.
     """
 
     has_learned: bool
@@ -73,21 +71,13 @@ class Choice:
     repeats_can_return: bool
     tower: float | None
     memory: MemorySettings
-    power: float = POWERS[0]
-
-    def with_powers(self) -> "list[Choice]":
-        """The same choice under each power to try: by itself, memory ranks alike under all of them."""
-        if self.memory.power is not None:
-            return [replace(self, power=self.memory.power)]
-        is_alone = not (self.has_learned or self.has_tower)
-        return [self] if is_alone or not self.has_memory else [replace(self, power=power) for power in POWERS]
 
     def start(self) -> PartWeights:
         """Where calibration begins."""
         usual = BESIDE_LEARNED if self.has_learned or self.has_tower else MEMORY_ALONE
         repeats, repeat_fade = (REPEATS if self.repeats_can_return else 0.0), REPEAT_FADES[-1]
         told = {name: getattr(self.memory, name) for name in MEMORY_NAMES}
-        usual = replace(usual, repeats=repeats, repeat_fade=repeat_fade, power=self.power)
+        usual = replace(usual, repeats=repeats, repeat_fade=repeat_fade)
         memory = replace(usual, **{name: value for name, value in told.items() if value is not None})
         return PartWeights(1.0 if self.tower is None else self.tower, memory)
 
@@ -120,7 +110,7 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
     weights, trials = choice.start(), 0
     free = list(choice.free())
     if measure is None:
-        return Calibrated(weights, trials, value=None)
+        return Calibrated(weights, trials)
     best, trials = measure(weights), 1
     for _ in range(PASSES):
         before = weights
@@ -134,7 +124,7 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
                         weights, best = tried, found
         if weights == before:
             break
-    return Calibrated(weights, trials, value=best)
+    return Calibrated(weights, trials)
 
 
 def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:
@@ -174,18 +164,16 @@ def tried_repeat_fades(settings: MemorySettings) -> tuple[float, ...]:
     return REPEAT_FADES if settings.repeat_fade is None else (settings.repeat_fade,)
 
 
-def grid_units(choice: Choice, spread: Callable[[str, float], float]) -> dict[str, float]:
+def grid_units(choice: Choice, spread: Callable[[str], float]) -> dict[str, float]:
     """In what units the grid of each weight is: so that all kinds of evidence spread as the one that counts 1 does.
 
-    spread: of a kind of evidence, by name, to a power. A kind that says the same of everything has none.
+    spread: of a kind of evidence, by name. A kind that says the same of everything has none.
     """
     start = evidence_weights(choice.start(), choice)
     kinds = {name.split()[0]: name for name in start}
     standard = next(kinds[name] for name in (LEARNED, TOWER, "transitions") if name in kinds)
-    powers = {name: 1.0 if name in (LEARNED, TOWER) else choice.power for name in kinds}
-    spreads = {name: spread(kind, powers[name]) for name, kind in kinds.items()}
-    of_standard = spread(standard, 1.0)
-    return {name: (of_standard / found) ** (1.0 / powers[name]) for name, found in spreads.items() if found > 0.0}
+    spreads = {name: spread(kind) for name, kind in kinds.items()}
+    return {name: spread(standard) / found for name, found in spreads.items() if found > 0.0}
 
 
 def _grid(name: str, choice: Choice, units: Mapping[str, float]) -> tuple[float, ...]:

@@ -34,12 +34,12 @@ class CandidatePool:
     labels: Labels
     num_items: int
 
-    def measure(self, weights: Mapping[str, float], *, counted: Mapping[str, float], power: float) -> Metrics:
-        """What users get who are given the best candidates under these weights of the evidence.
-
-        counted: weights of evidence whose sum, to this power, is a summand of the score.
-        """
-        scores = self._sum(weights) + self._sum(counted) ** np.float32(power)
+    def measure(self, weights: Mapping[str, float]) -> Metrics:
+        """What users get who are given the best candidates under these weights of the evidence."""
+        scores = np.zeros(self.items.shape, dtype=np.float32)
+        for name, weight in weights.items():
+            if weight != 0.0:
+                scores += np.float32(weight) * self.evidence[name]
         scores[self.items == NOTHING] = -np.inf
         k = max(CUTOFFS)
         best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
@@ -48,17 +48,10 @@ class CandidatePool:
             np.take_along_axis(self.items, ranked, axis=1), self.labels, num_items=self.num_items, cutoffs=CUTOFFS
         )
 
-    def spread(self, name: str, power: float) -> float:
-        """How much evidence of a kind, to a power, differs between a user's candidates: the mean standard deviation."""
+    def spread(self, name: str) -> float:
+        """How much a kind of evidence differs between the candidates of a user: the mean standard deviation."""
         values = np.where(self.items == NOTHING, np.nan, self.evidence[name])
-        return float(np.nanmean(np.nanstd(values if power == 1.0 else values**power, axis=1)))
-
-    def _sum(self, weights: Mapping[str, float]) -> Float32Array:
-        scores = np.zeros(self.items.shape, dtype=np.float32)
-        for name, weight in weights.items():
-            if weight != 0.0:
-                scores += np.float32(weight) * self.evidence[name]
-        return scores
+        return float(np.nanmean(np.nanstd(values, axis=1)))
 
 
 def gather_candidates(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -131,17 +131,13 @@ def _candidates_of(
 def _calibrated(pool: CandidatePool | None, choice: Choice) -> Calibrated:
     """Weights that are best for the users of a pool, in the geometric mean of F and NDCG: both must be good."""
     if pool is None:
-        return calibrate(None, choice.with_powers()[0], units={})
+        return calibrate(None, choice, units={})
 
     def measure(weights: PartWeights) -> float:
-        named = evidence_weights(weights, choice)
-        plain = {name: named.pop(name) for name in (LEARNED, TOWER) if name in named}
-        metrics = pool.measure(plain, counted=named, power=weights.memory.power)
+        metrics = pool.measure(evidence_weights(weights, choice))
         return float(np.sqrt(metrics["f@20"] * metrics["ndcg@20"]))
 
-    found = [calibrate(measure, tried, units=grid_units(tried, pool.spread)) for tried in choice.with_powers()]
-    best = max(found, key=lambda calibrated: calibrated.value or 0.0)
-    return replace(best, trials=sum(calibrated.trials for calibrated in found))
+    return calibrate(measure, choice, units=grid_units(choice, pool.spread))
 
 
 def _scorers(

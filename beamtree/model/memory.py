@@ -8,7 +8,6 @@ below it, times the gate of its level. By itself this is an exact max-heap: a be
                       + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
 
-and what it gives to the score is E^power: with a power of 1/2, much evidence counts less than twice half of it.
 returns(item) says how readily an item returns to those who had it, beside others; about 1 on average.
 Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular eligible items take part on their own, so
 that a thin history still gets sensible answers.
@@ -49,7 +48,7 @@ class MemoryWeights:
     """What each kind of evidence counts beside the others, 0 leaving it out, and how fast a history fades.
 
     fade: what an item of the history counts against the one after it, where it is asked for what followed;
-    repeat_fade: the same for a person's own earlier interactions with an item. power: of the sum of all kinds.
+    repeat_fade: the same for a person's own earlier interactions with an item.
     """
 
     transitions: float = 1.0
@@ -58,7 +57,6 @@ class MemoryWeights:
     fade: float = 0.8
     repeat_fade: float = 0.99
     company: float = 0.0
-    power: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +194,8 @@ class Memory:
         if own.size and self.weights.repeats > 0.0:
             repeated = float(self.returns[item] * np.log1p((self.weights.repeat_fade**own).sum()))
             strengths[item] = strengths.get(item, 0.0) + self.weights.repeats * repeated
-        everything = sum(strengths.values()) + self.weights.popularity * float(self.popularity[item])
-        share = everything ** (self.weights.power - 1.0) if everything > 0.0 else 1.0
         ordered = sorted(strengths.items(), key=lambda pair: (-pair[1], pair[0]))
-        return [Reason(source, share * strength) for source, strength in ordered]
+        return [Reason(source, strength) for source, strength in ordered]
 
     def arrays(self) -> dict[str, AnyArray]:
         """Everything as arrays by name, for a file."""
@@ -234,7 +230,8 @@ def _relative_returns(had: Int64Array, again: Int64Array) -> Float32Array:
     """The root of each item's share of returns over that of all items, (items,): near 1 where few people had it."""
     usual = max(again.sum(), 1) / max(had.sum(), 1)
     share = (again + UNSURE * usual) / (had + UNSURE)
-    return np.sqrt(share / usual).astype(np.float32)
+    relative: Float32Array = np.sqrt(share / usual).astype(np.float32)
+    return relative
 
 
 def _named(kind: str, links: Links) -> dict[str, AnyArray]:

@@ -63,7 +63,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
         takes_part[popular] = True
         of_item += np.where(takes_part, np.float32(weights.popularity) * memory.popularity, np.float32(0.0))
     evidence = np.zeros(tree.num_leaves, dtype=np.float32)
-    evidence[tree.leaf_of_item] = np.where(is_eligible, of_item, np.float32(0.0)) ** np.float32(weights.power)
+    evidence[tree.leaf_of_item] = np.where(is_eligible, of_item, np.float32(0.0))
     return evidence
 
 

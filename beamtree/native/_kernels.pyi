@@ -52,7 +52,6 @@ class Memory:
         popularity_weight: float,
         most_popular: NDArray[np.int32],
         popularity: NDArray[np.float32],
-        power: float,
         gates: Sequence[float],
     ) -> None: ...
 

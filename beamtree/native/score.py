@@ -40,7 +40,6 @@ class MemoryArrays:
     popularity_weight: float
     most_popular: NDArray[np.int32]
     popularity: NDArray[np.float32]
-    power: float
     gates: tuple[float, ...]
 
 
@@ -123,6 +122,5 @@ def _kernel_memory(memory: MemoryArrays) -> _kernels.Memory:
         popularity_weight=memory.popularity_weight,
         most_popular=memory.most_popular,
         popularity=np.ascontiguousarray(memory.popularity),
-        power=memory.power,
         gates=memory.gates,
     )

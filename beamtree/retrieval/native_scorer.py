@@ -103,6 +103,5 @@ def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
         popularity_weight=weights.popularity,
         most_popular=memory.most_popular,
         popularity=memory.popularity,
-        power=weights.power,
         gates=memory.gates or (1.0,) * (tree.height + 1),
     )

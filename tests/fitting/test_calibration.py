@@ -110,7 +110,7 @@ def test_units_make_all_kinds_of_evidence_spread_alike() -> None:
         "popularity": 3.0,
         "repeats 1": 0.3,
     }
-    units = grid_units(EVERYTHING, lambda name, _: spreads[name])
+    units = grid_units(EVERYTHING, spreads.__getitem__)
     assert units == pytest.approx(
         {"learned": 1.0, "tower": 0.5, "transitions": 2.0, "popularity": 1.0, "repeats": 10.0}
     )
@@ -132,21 +132,6 @@ def test_the_sum_has_one_weight_for_each_summand() -> None:
         "repeats 0.99": 3.0,
     }
     assert evidence_weights(weights, replace(EVERYTHING, has_memory=False)) == {"learned": 1.0, "tower": 0.5}
-
-
-def test_a_power_of_what_is_counted_is_tried_where_it_can_matter() -> None:
-    beside = EVERYTHING.with_powers()
-    assert [choice.start().memory.power for choice in beside] == [1.0, 0.5]
-    assert MEMORY.with_powers() == [MEMORY], "by itself memory ranks alike under every power"
-    (told,) = replace(EVERYTHING, memory=MemorySettings(power=0.7)).with_powers()
-    assert told.start().memory.power == 0.7
-
-
-def test_units_under_a_power_are_those_of_the_evidence_to_that_power() -> None:
-    rooted = replace(EVERYTHING, power=0.5)
-    units = grid_units(rooted, lambda name, power: 2.0 if name in ("learned", "tower") else 8.0 * power)
-    assert units["tower"] == 1.0
-    assert units["transitions"] == pytest.approx((2.0 / 4.0) ** 2)
 
 
 def test_a_kind_that_says_the_same_of_everything_stays_where_it_is() -> None:

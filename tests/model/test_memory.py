@@ -1,7 +1,5 @@
 """Counting by hand, and what a memory says about where a recommendation comes from."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -111,14 +109,6 @@ def test_reasons_name_the_items_of_the_history_the_strongest_first() -> None:
     assert own.item == 1
     assert own.strength == pytest.approx(memory.returns[1] * np.log(2))
     assert small_memory().reasons(np.array([3], dtype=np.int32), 2) == []
-
-
-def test_reasons_add_up_to_what_memory_gives_to_the_score_under_a_power() -> None:
-    memory = small_memory().weighed(MemoryWeights(transitions=2.0, repeats=0.0, popularity=0.0))
-    rooted = memory.weighed(replace(memory.weights, power=0.5))
-    history = np.array([0, 1], dtype=np.int32)
-    plain = sum(reason.strength for reason in memory.reasons(history, 2))
-    assert sum(reason.strength for reason in rooted.reasons(history, 2)) == pytest.approx(plain**0.5)
 
 
 def test_a_memory_survives_its_arrays() -> None:

@@ -127,7 +127,6 @@ struct Remembered {
         memory.popularity_weight = 0.1f;
         memory.most_popular = most_popular.data();
         memory.popularity = popularity.data();
-        memory.power = 0.5f;
         memory.gates.assign(static_cast<std::size_t>(height) + 1, 1.0f);
     }
 };

@@ -84,7 +84,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     evidence = np.zeros(tree.num_leaves, dtype=np.float32)
     for item in eligible.tolist():
         popular = weights.popularity * memory.popularity[item] if item in counts else 0.0
-        evidence[tree.leaf_of_item[item]] = (of_item[item] + popular) ** weights.power
+        evidence[tree.leaf_of_item[item]] = of_item[item] + popular
     return evidence
 
 

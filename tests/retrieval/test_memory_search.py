@@ -57,7 +57,6 @@ any_search = given(
     filters=st.sampled_from(["none", "allowed", "excluded", "both"]),
     repeats=st.sampled_from([0.0, 0.7]),
     popularity=st.sampled_from([0.0, 0.3]),
-    power=st.sampled_from([1.0, 0.5, 0.3]),
 )
 
 
@@ -73,12 +72,9 @@ def test_memory_alone_leads_a_beam_of_k_to_what_the_exact_scan_finds(
     filters: str,
     repeats: float,
     popularity: float,
-    power: float,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    memory = random_memory(
-        num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity, company=0.4, power=power)
-    )
+    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity, company=0.4))
     requests = random_requests(tree, seed=seed, filters=filters)
     engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     found, exact = engine.search(requests, k=k, beam_width=k + wider), engine.scan(requests, k=k)
@@ -96,12 +92,11 @@ def test_kernels_and_numpy_give_every_node_the_same_evidence(
     filters: str,
     repeats: float,
     popularity: float,
-    power: float,
     **_: int,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
     memory = random_memory(
-        num_items, seed=seed, weights=MemoryWeights(1.3, repeats, popularity, company=0.6, power=power), followers=9
+        num_items, seed=seed, weights=MemoryWeights(1.3, repeats, popularity, company=0.6), followers=9
     )
     requests = random_requests(tree, seed=seed, filters=filters)
     kernels = build_scorer(named(memory), tree, config=Config()).prepare(requests)

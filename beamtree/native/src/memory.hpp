@@ -33,7 +33,6 @@ struct Memory {
     float popularity_weight = 0;              // of ln(1 + count), for the most popular eligible items
     const std::int32_t* most_popular = nullptr;  // (items,) the most popular first
     const float* popularity = nullptr;           // (items,) ln(1 + count)
-    float power = 1;                             // of the sum of all kinds
     std::vector<float> gates;                    // (H + 1,) what the pooled evidence of a level is multiplied with
 };
 
@@ -53,7 +52,6 @@ class Evidence {
         if (memory.repeat_weight > 0) repeat(memory, tree, history, length, leaves);
         eligible.keep(leaves);
         if (memory.popularity_weight > 0) add_popular(memory, tree, eligible, leaves);
-        if (memory.power != 1) raise_to_power(memory.power, leaves);
         for (index_t level = tree.height - 1; level >= first_level; --level) {
             const bool above_leaves = level + 1 == tree.height;
             at(level).raise_to(at(level + 1), above_leaves ? tree.size(level) : 1,
@@ -124,16 +122,6 @@ class Evidence {
             ++found;
             if (leaves[leaf] == 0) *leaves.touch(leaf) = popularity(item);
         }
-    }
-
-    static void raise_to_power(float power, SparseLevel& leaves) {
-        leaves.for_each_chunk([&](index_t first) {
-            float* values = leaves.touch(first);
-            if (power == 0.5f)
-                for (index_t i = 0; i < SparseLevel::chunk; ++i) values[i] = std::sqrt(values[i]);
-            else
-                for (index_t i = 0; i < SparseLevel::chunk; ++i) values[i] = std::pow(values[i], power);
-        });
     }
 
     const float* gates_ = nullptr;

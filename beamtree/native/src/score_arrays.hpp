@@ -43,7 +43,6 @@ struct PyMemory {
     float popularity_weight;
     Array1<std::int32_t> most_popular;
     Array1<float> popularity;
-    float power;
     std::vector<float> gates;
 
     Memory of(const Tree& tree) const {
@@ -56,7 +55,6 @@ struct PyMemory {
         require_aligned(popularity, "popularity");
         require_aligned(returns, "returns");
         require_range(most_popular, 0, tree.items, "most_popular");
-        require(0 < power && power <= 1, "power: expected above 0 and at most 1");
         require(static_cast<index_t>(gates.size()) == tree.height + 1, "gates: expected one for every level");
         memory.repeat_weight = repeat_weight;
         memory.repeat_fade = repeat_fade;
@@ -64,7 +62,6 @@ struct PyMemory {
         memory.popularity_weight = popularity_weight;
         memory.most_popular = most_popular.data();
         memory.popularity = popularity.data();
-        memory.power = power;
         memory.gates = gates;
         return memory;
     }

@@ -19,12 +19,12 @@ void bind_score(nb::module_& m) {
             "__init__",
             [](PyMemory* self, std::vector<PyLinks> links, float repeat_weight, float repeat_fade,
                Array1<float> returns, float popularity_weight, Array1<std::int32_t> most_popular,
-               Array1<float> popularity, float power, std::vector<float> gates) {
+               Array1<float> popularity, std::vector<float> gates) {
                 new (self) PyMemory{links, repeat_weight, repeat_fade, returns, popularity_weight, most_popular, popularity,
-                                    power, gates};
+                                    gates};
             },
             "links"_a, "repeat_weight"_a, "repeat_fade"_a, "returns"_a, "popularity_weight"_a, "most_popular"_a,
-            "popularity"_a, "power"_a, "gates"_a);
+            "popularity"_a, "gates"_a);
     nb::class_<PyScore>(m, "Score")
         .def(nb::init<std::shared_ptr<PyTree>, std::shared_ptr<PyAttention<float>>, std::optional<PyMemory>,
                       std::shared_ptr<PyTower>, index_t>(),

@@ -44,14 +44,9 @@ class Slice(Generic[Call]):
 
 
 class FairQueue(Generic[Call]):
-    """Holds calls up to about `capacity` of work.
+    """Calls of all connections. work: what has not been taken of them."""
 
-    A call enters while less than that waits, or while its own work is no more than an equal share of the capacity: who
-    asks for little is not turned away because others have asked for much.
-    """
-
-    def __init__(self, capacity: float) -> None:
-        self._capacity = capacity
+    def __init__(self) -> None:
         self._calls: dict[Hashable, deque[Call]] = {}
         self._given: dict[Hashable, float] = {}
         self._now = 0.0
@@ -60,9 +55,12 @@ class FairQueue(Generic[Call]):
     def __len__(self) -> int:
         return sum(map(len, self._calls.values()))
 
-    def is_full_for(self, work: float, *, spare: float = 0.0) -> bool:
-        """Whether a call of so much work cannot enter; spare: what is added to the capacity for the moment."""
-        room = self._capacity + spare
+    def is_full_for(self, work: float, *, room: float) -> bool:
+        """Whether a call of so much work should not enter, where there is room for so much.
+
+        It enters while less than that waits, or while its own work is no more than an equal share of the room: who asks
+        for little is not turned away because others have asked for much.
+        """
         return self.work >= room and work > room / (1 + len(self))
 
     def add(self, call: Call) -> None:

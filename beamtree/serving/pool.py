@@ -47,7 +47,8 @@ class _Ticket(WaitingCall):
 
 
 class SearchPool:
-    """`threads` threads that take turns. At most about `queue` of work waits; more is refused.
+    """`threads` threads that take turns. At most about `queue` of work waits, and no more than can be done within half
+    of `timeout_seconds`, by the time that work took lately; more is refused.
 
     together: the most work that is handled in one go. It is less where that would take longer than `slice_seconds`, by
     the time that work took lately, so that whoever comes next does not wait long for a thread. slices_at_once: all
@@ -70,6 +71,7 @@ class SearchPool:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.name = name
+        self._queue = queue
         self._timeout_seconds = timeout_seconds
         self._together = together
         self._slice_seconds = slice_seconds
@@ -78,7 +80,7 @@ class SearchPool:
         self._pause = pause
         self._seconds_a_work = 0.0
         self._held = 0
-        self._line: FairQueue[_Ticket] = FairQueue(queue)
+        self._line: FairQueue[_Ticket] = FairQueue()
         self._idle = 0
         self._under_way: list[float] = []
         self._is_closed = False
@@ -164,8 +166,11 @@ class SearchPool:
             thread.join()
 
     def _is_full_for(self, work: float) -> bool:
+        room = self._queue
+        if self._seconds_a_work:
+            room = min(room, len(self._threads) * self._timeout_seconds / 2 / self._seconds_a_work)
         spare = self._idle if sum(self._under_way) < self._at_once else 0
-        return self._line.is_full_for(work, spare=spare)
+        return self._line.is_full_for(work, room=room + spare)
 
     async def _refuse(self, work: float) -> NoReturn:
         """Raise a 503. The more clients are being refused, the longer each is held, so that those who ask again at once

@@ -12,8 +12,8 @@ def call(connection: Any, *works: float, key: Any = "model") -> WaitingCall:
     return WaitingCall(connection=connection, key=key, works=works)
 
 
-def line_of(*calls: WaitingCall, capacity: float = 100.0) -> FairQueue[WaitingCall]:
-    line: FairQueue[WaitingCall] = FairQueue(capacity)
+def line_of(*calls: WaitingCall) -> FairQueue[WaitingCall]:
+    line: FairQueue[WaitingCall] = FairQueue()
     for one in calls:
         line.add(one)
     return line
@@ -80,18 +80,17 @@ def test_parts_with_one_key_are_taken_together_up_to_a_bound() -> None:
 
 
 def test_a_full_line_takes_only_calls_that_ask_for_no_more_than_their_share() -> None:
-    line = line_of(capacity=12.0)
-    assert not line.is_full_for(1000.0)
+    line = line_of()
+    assert not line.is_full_for(1000.0, room=12.0)
     line.add(call("heavy", *[8.0] * 10))
-    assert line.is_full_for(6.1)
-    assert not line.is_full_for(6.0)
+    assert line.is_full_for(6.1, room=12.0)
+    assert not line.is_full_for(6.0, room=12.0)
     for number in range(11):
-        assert not line.is_full_for(1.0)
+        assert not line.is_full_for(1.0, room=12.0)
         line.add(call(number, 1))
-    assert line.is_full_for(1.0)
-    assert not line.is_full_for(1.0, spare=1.0)
-    assert line_of(capacity=0.0).is_full_for(1.0)
-    assert not line_of(capacity=0.0).is_full_for(1.0, spare=1.0)
+    assert line.is_full_for(1.0, room=12.0)
+    assert not line.is_full_for(1.0, room=13.0)
+    assert line_of().is_full_for(1.0, room=0.0)
 
 
 def test_what_is_discarded_is_never_taken() -> None:

@@ -282,6 +282,30 @@ def test_slices_are_as_large_as_fits_into_a_time(make_pool: MakePool) -> None:
     assert handled[-2] == max(handled) == 8, "and short ones larger, up to what was said"
 
 
+def test_no_more_waits_than_can_be_done_in_time(make_pool: MakePool) -> None:
+    now, gate = [0.0], Gate()
+
+    def handle(calls: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+        now[0] += 2.0
+        return list(calls)
+
+    pool = make_pool(queue=100, timeout_seconds=DEADLINE, clock=lambda: now[0])
+
+    async def scenario() -> None:
+        await submit(pool, 1, handle=handle)
+        tasks = [asyncio.create_task(submit(pool, 2, handle=gate))]
+        await until(lambda: gate.handled == [[2]])
+        in_time = int(DEADLINE / 2 / 2.0)
+        tasks += [asyncio.create_task(submit(pool, part, handle=gate)) for part in range(in_time)]
+        await until(lambda: pool.waiting == in_time)
+        with pytest.raises(ApiError):
+            await submit(pool, 3, handle=gate)
+        gate.opened.set()
+        await asyncio.gather(*tasks)
+
+    run(scenario)
+
+
 def test_the_more_are_refused_the_longer_each_is_held(make_pool: MakePool) -> None:
     gate, pauses, waiting = Gate(), [], asyncio.Event()
 

@@ -6,23 +6,22 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from beamtree.artefact import load_artefact, save_artefact
 from beamtree.serving.limits import HEADER_BYTES, SPARE_CONNECTIONS
 from tests.serving.conftest import StartServer
 from tests.serving.models import save_model
 from tests.serving.server import DEADLINE, Server, ask, wait_until
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
-LARGE_ANSWER = json.dumps({"requests": [{"history": [100], "k": 60, "columns": ["title", "tags"]}] * 64}).encode()
-ASK_FOR_MUCH = (
-    b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    + f"Content-Length: {len(LARGE_ANSWER)}\r\n\r\n".encode()
-    + LARGE_ANSWER
-)
+ASK_FOR_MUCH = b"GET /v1/items/100 HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE_ANSWER_BYTES = 300_000
 CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 MORE_THAN_THE_SYSTEM_BUFFERS = 40
 """Large answers to one client that does not read."""
@@ -30,9 +29,13 @@ MORE_THAN_THE_SYSTEM_BUFFERS = 40
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("connected") / "model"
-    save_model(folder, 60)
-    return folder
+    """A model whose items come with a long text, so that large answers take no time to make."""
+    folder = tmp_path_factory.mktemp("connected")
+    save_model(folder / "small", 60)
+    artefact = load_artefact(folder / "small")
+    long = artefact.item_table.with_columns(story=pl.lit("x" * LARGE_ANSWER_BYTES))
+    save_artefact(folder / "model", replace(artefact, item_table=long))
+    return folder / "model"
 
 
 @pytest.fixture
@@ -143,7 +146,7 @@ def test_a_client_that_reads_gets_all_of_its_answers(start: StartServer, model: 
 
 
 def test_unread_answers_are_bounded_in_all(start: StartServer, model: Path, sockets: ExitStack) -> None:
-    server = start(model, "--timeout", "50", "--max-unread", "200000")
+    server = start(model, "--timeout", "50", "--max-unread", "400000")
     lazy = []
     for number in range(4):
         lazy.append(connect(server, sockets, received_bytes=4096))

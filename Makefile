@@ -89,7 +89,7 @@ fuzz: $(STAMP)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(FUZZ)/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
 	$(BIN)/python -m pip install --quiet --no-deps --target $(FUZZ) --config-settings=cmake.define.BEAMTREE_SANITIZE=address,undefined .
 	cp -r tests pyproject.toml $(FUZZ)
-	cd $(FUZZ) && LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest tests/fuzz
+	cd $(FUZZ) && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest --timeout 0 tests/fuzz
 
 SETTINGS := experiments/settings
 SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/small-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml

@@ -97,12 +97,11 @@ void require(bool holds, const char* what) {
 struct Remembered {
     Pairs followers, company;
     std::vector<_Float16> strengths, weights;
-    std::vector<std::int32_t> most_popular;
-    std::vector<float> popularity;
     std::vector<float> returns;
     Memory memory;
 
-    Remembered(std::mt19937& random, index_t items, index_t height) {
+    Remembered(std::mt19937& random, const Tree& tree) {
+        const index_t items = tree.items;
         std::vector<std::int32_t> log;
         for (index_t i = 0; i < 40 * items; ++i) log.push_back(static_cast<std::int32_t>(below(random, items)));
         const std::int64_t starts[] = {0, 7, static_cast<std::int64_t>(log.size()) / 2};
@@ -115,9 +114,6 @@ struct Remembered {
         const std::vector<std::int64_t> totals(static_cast<std::size_t>(items), 2);
         company = count_company(Stretches{once.data(), begin, until, 2}, totals.data(), items, 9);
         for (std::uint32_t count : company.counts) weights.push_back(static_cast<_Float16>(count));
-        most_popular.resize(static_cast<std::size_t>(items));
-        std::iota(most_popular.begin(), most_popular.end(), 0);
-        popularity.assign(static_cast<std::size_t>(items), 1.0f);
         returns.assign(static_cast<std::size_t>(items), 1.5f);
         memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20, false},
                         Links{company.offsets.data(), company.items.data(), weights.data(), 1.0f, 1.0f, 50, true}};
@@ -125,9 +121,10 @@ struct Remembered {
         memory.repeat_fade = 0.99f;
         memory.returns = returns.data();
         memory.popularity_weight = 0.1f;
-        memory.most_popular = most_popular.data();
-        memory.popularity = popularity.data();
-        memory.gates.assign(static_cast<std::size_t>(height) + 1, 1.0f);
+        memory.popular_leaves.resize(static_cast<std::size_t>(items));
+        std::copy(tree.leaf_of_item, tree.leaf_of_item + items, memory.popular_leaves.begin());
+        memory.popularity.assign(static_cast<std::size_t>(tree.leaves), 1.0f);
+        memory.gates.assign(static_cast<std::size_t>(tree.height) + 1, 1.0f);
     }
 };
 
@@ -161,7 +158,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Table nodes{forest.nodes.data(), tree.num_nodes(), c.sizes.width, Storage::float32};
     const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
     const Attention<float> attention{*net, Tables{nodes, items, c.separate}};
-    const Remembered remembered(random, c.items, tree.height);
+    const Remembered remembered(random, tree);
     const RandomEncoder random_encoder(random, c.sizes.width, c.sizes.width % 3 == 0 ? 3 : 1, 2, length);
     const Tower tower{*random_encoder.encoder, forest.nodes.data(), 0.5f};
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;

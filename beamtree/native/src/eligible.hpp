@@ -42,7 +42,7 @@ class Eligible {
     void keep(SparseLevel& values) const {
         if (shared_)
             values.for_each_chunk([&](index_t first) {
-                const std::uint64_t members = shared_->word(first / SparseLevel::chunk);
+                const std::uint64_t members = shared_->word(first / 64) >> (first % 64);
                 float* of_chunk = values.touch(first);
                 for (index_t i = 0; i < SparseLevel::chunk; ++i)
                     if (!(members >> i & 1)) of_chunk[i] = 0;

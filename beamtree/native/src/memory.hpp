@@ -31,8 +31,8 @@ struct Memory {
     float repeat_fade = 1;                    // each occurrence counting fade^age: ln(1 + sum) * returns
     const float* returns = nullptr;           // (items,) how readily each item returns to those who had it
     float popularity_weight = 0;              // of ln(1 + count), for the most popular eligible items
-    const std::int32_t* most_popular = nullptr;  // (items,) the most popular first
-    const float* popularity = nullptr;           // (items,) ln(1 + count)
+    std::vector<std::int32_t> popular_leaves;    // (items,) of the most popular item first
+    std::vector<float> popularity;               // (C,) ln(1 + count) of the item at a leaf, 0 where there is none
     std::vector<float> gates;                    // (H + 1,) what the pooled evidence of a level is multiplied with
 };
 
@@ -109,18 +109,17 @@ class Evidence {
 
     // What is popular adds to what was pointed to; besides, the most popular eligible items take part on their own.
     static void add_popular(const Memory& memory, const Tree& tree, const Eligible& eligible, SparseLevel& leaves) {
-        auto popularity = [&](std::int32_t item) { return memory.popularity_weight * memory.popularity[item]; };
+        const float* popularity = memory.popularity.data();
         leaves.for_each_chunk([&](index_t first) {
             float* values = leaves.touch(first);
-            for (index_t i = 0; i < SparseLevel::chunk; ++i)
-                if (values[i] > 0) values[i] += popularity(tree.item_at_leaf[first + i]);
+            for (index_t i = 0; i < std::min(SparseLevel::chunk, tree.leaves - first); ++i)
+                if (values[i] > 0) values[i] += memory.popularity_weight * popularity[first + i];
         });
-        for (index_t place = 0, found = 0; place < tree.items && found < popular_items; ++place) {
-            const std::int32_t item = memory.most_popular[place];
-            const index_t leaf = tree.leaf_of_item[item];
+        index_t found = 0;
+        for (index_t leaf : memory.popular_leaves) {
             if (!eligible.contains(leaf)) continue;
-            ++found;
-            if (leaves[leaf] == 0) *leaves.touch(leaf) = popularity(item);
+            if (leaves[leaf] == 0) *leaves.touch(leaf) = memory.popularity_weight * popularity[leaf];
+            if (++found == popular_items) break;
         }
     }
 

@@ -60,8 +60,12 @@ struct PyMemory {
         memory.repeat_fade = repeat_fade;
         memory.returns = returns.data();
         memory.popularity_weight = popularity_weight;
-        memory.most_popular = most_popular.data();
-        memory.popularity = popularity.data();
+        memory.popularity.assign(static_cast<std::size_t>(tree.leaves), 0.0f);
+        for (index_t place = 0; place < tree.items; ++place) {
+            const std::int32_t item = most_popular.data()[place], leaf = tree.leaf_of_item[item];
+            memory.popular_leaves.push_back(leaf);
+            memory.popularity[static_cast<std::size_t>(leaf)] = popularity.data()[item];
+        }
         memory.gates = gates;
         return memory;
     }

@@ -1,7 +1,8 @@
-// A value for every node of a level, of which few are not zero: found, pooled and cleared by chunks of 64 nodes.
+// A value for every node of a level, of which few are not zero: found, pooled and cleared by chunks of 16 nodes, a line of the cache.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -12,7 +13,7 @@ namespace beamtree {
 
 class SparseLevel {
    public:
-    static constexpr index_t chunk = 64;
+    static constexpr index_t chunk = 16;
 
     // All zero, for so many nodes.
     void reset(index_t nodes) {
@@ -53,9 +54,8 @@ class SparseLevel {
         for (std::size_t at = 0; at < marks_.size(); at += 8) {
             std::uint64_t eight;
             std::memcpy(&eight, marks_.data() + at, sizeof(eight));
-            if (eight == 0) continue;
-            for (std::size_t i = at; i < at + 8; ++i)
-                if (marks_[i]) visit(static_cast<index_t>(i) * chunk);
+            for (; eight != 0; eight &= eight - 1)
+                visit(static_cast<index_t>(at + static_cast<std::size_t>(std::countr_zero(eight)) / 8) * chunk);
         }
     }
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from beamtree.serving.limits import SPARE_CONNECTIONS
 
-Reason = Literal["idle_newcomer", "slow_request", "slow_reader", "headers_too_large", "not_http"]
+Reason = Literal["idle_newcomer", "slow_request", "slow_reader", "headers_too_large", "not_http", "stopped"]
 
 LOOKS_PER_WAIT = 4
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
@@ -99,6 +99,11 @@ class Connections:
     def answer_read(self, connection: Connection) -> None:
         """The answer is on its way to its reader."""
         self._unread.pop(connection, None)
+
+    def close(self) -> None:
+        """Hang up on everybody, whatever is left to be sent."""
+        for connection in [*self._newcomers, *self._clients]:
+            connection.drop("stopped")
 
     def _look(self) -> None:
         """Drop whoever is overdue, and look again later while anybody is there."""

@@ -1,5 +1,6 @@
 """Start a server, keep it running, and stop it without losing a request."""
 
+import asyncio
 import resource
 import signal
 import socket
@@ -32,6 +33,7 @@ from beamtree.serving.watermarks import Watermarks
 
 PREPARING_AND_SEARCHING = 2
 LOOKUP_THREADS = 2
+LAST_WORDS_SECONDS = 0.1
 
 
 def serve(
@@ -83,7 +85,9 @@ def serve(
         ws="none",
     )
     shown = f"[{host}]" if ":" in host else host
-    server = _Server(config, service=service, announce=lambda: announce(f"http://{shown}:{port}"))
+    server = _Server(
+        config, service=service, connections=connections, announce=lambda: announce(f"http://{shown}:{port}")
+    )
     try:
         server.run(sockets=[listening])
     finally:
@@ -160,8 +164,11 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, *, service: Service, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, *, service: Service, connections: Connections, announce: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._service = service
         self._announce = announce
 
@@ -188,9 +195,12 @@ class _Server(uvicorn.Server):
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that no new requests are wanted, then let the running ones finish."""
+        """Say that no new requests are wanted, let the running ones finish, and hang up on whoever is left."""
         self._service.is_stopping = True
         await super().shutdown(sockets)
+        if self._connections.open:
+            await asyncio.sleep(LAST_WORDS_SECONDS)  # requests that were cut short say so
+            self._connections.close()
 
 
 def _allow_open_files(wanted: int) -> None:

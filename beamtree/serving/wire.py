@@ -132,7 +132,8 @@ class Observed:
             else:
                 await self._app(scope, receive, send_observed)
         except asyncio.CancelledError:
-            if status:
+            is_stuck = connection is not None and not connection.answer_is_read.is_set()
+            if status or is_stuck:
                 raise
             await error_response(_stopped())(scope, receive, send_observed)
         except Exception:

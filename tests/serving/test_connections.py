@@ -146,7 +146,7 @@ def test_a_client_that_reads_gets_all_of_its_answers(start: StartServer, model: 
 
 
 def test_unread_answers_are_bounded_in_all(start: StartServer, model: Path, sockets: ExitStack) -> None:
-    server = start(model, "--timeout", "50", "--max-unread", "400000")
+    server = start(model, "--timeout", "3000", "--max-unread", "100000")
     lazy = []
     for number in range(4):
         lazy.append(connect(server, sockets, received_bytes=4096))
@@ -158,8 +158,13 @@ def test_unread_answers_are_bounded_in_all(start: StartServer, model: Path, sock
     assert read_until_closed(lazy[0])
 
 
-def test_a_reader_that_stalls_does_not_hold_up_the_end(start: StartServer, model: Path, sockets: ExitStack) -> None:
-    server = start(model, "--timeout", "1", "--stop-seconds", "300")
+@pytest.mark.parametrize(
+    "options", [("--timeout", "1", "--stop-seconds", "3000"), ("--timeout", "3000", "--stop-seconds", "1")]
+)
+def test_a_reader_that_stalls_does_not_hold_up_the_end(
+    start: StartServer, model: Path, sockets: ExitStack, options: tuple[str, ...]
+) -> None:
+    server = start(model, *options)
     lazy = connect(server, sockets, received_bytes=4096)
     lazy.sendall(ASK_FOR_MUCH * MORE_THAN_THE_SYSTEM_BUFFERS)
     wait_until(lambda: server.metric("beamtree_unread_bytes") > 0, what="an answer that waits")

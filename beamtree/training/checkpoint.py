@@ -2,9 +2,11 @@
 
 A checkpoint is a bundle of a manifest (kind, format version, identity, progress) and one file of arrays, whose names
 begin with the group they belong to: `model/node_table`, `optimiser/...`. The learners, the state between two rounds and
-the finished estimator are all kept so.
+the finished estimator are all kept so. The arrays and the manifest have checksums: what was altered is refused.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,7 @@ from beamtree.errors import ArtefactError
 from beamtree.storage import MANIFEST, read_arrays, read_manifest, write_arrays, write_bundle
 from beamtree.types import AnyArray
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 ARRAYS_FILE = "state.safetensors"
 
 Arrays = dict[str, AnyArray]
@@ -60,12 +62,13 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, kind: str, ident
     kind: what is kept, such as "tree model"; only the same kind is loaded again.
     """
     flat = {f"{group}/{name}": array for group, arrays in checkpoint.arrays.items() for name, array in arrays.items()}
-    manifest = {
+    manifest: dict[str, Any] = {
         "kind": _full_kind(kind),
         "format_version": FORMAT_VERSION,
         "identity": {"key": identity.key, "settings": identity.settings},
         "progress": checkpoint.progress,
     }
+    manifest["sha256"] = _digest(manifest)
     write_bundle(directory, manifest, files={ARRAYS_FILE: write_arrays(flat)})
 
 
@@ -110,6 +113,10 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
             f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected "
             f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again without --resume."
         )
+    if manifest.get("sha256") != _digest(manifest):
+        raise ArtefactError(
+            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again without --resume."
+        )
     kept = manifest["identity"]
     if kept["key"] != identity.key:
         raise ArtefactError(
@@ -127,6 +134,13 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
             f"The checkpoint in {directory} was made with other settings ({'; '.join(changed)}). "
             "Give the same settings, or start again without --resume."
         )
+
+
+def _digest(manifest: Mapping[str, Any]) -> str:
+    """Hex digest of the entries of a manifest that this file writes."""
+    entries = [manifest.get(name) for name in ("kind", "format_version", "identity", "progress")]
+    text = json.dumps(json.loads(json.dumps(entries)), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _flat(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One format for everything that is kept between two starts: what comes back, and what is refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from beamtree.errors import ArtefactError
-from beamtree.storage import write_bundle
+from beamtree.storage import MANIFEST, write_bundle
 from beamtree.training.checkpoint import (
     Checkpoint,
     Identity,
@@ -52,7 +53,7 @@ def test_what_is_forgotten_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "identity", "said"),
     [
-        ("rounds", IDENTITY, r"holds 'beamtree checkpoint: toy', format 3; expected 'beamtree checkpoint: rounds'"),
+        ("rounds", IDENTITY, r"holds 'beamtree checkpoint: toy', format 4; expected 'beamtree checkpoint: rounds'"),
         ("toy", Identity("other", IDENTITY.settings), r"another log\. Give the same log, or start again without"),
         (
             "toy",
@@ -73,7 +74,7 @@ def test_what_belongs_to_another_run_is_refused(tmp_path: Path, kind: str, ident
 )
 def test_what_is_no_checkpoint_of_this_version_is_refused(tmp_path: Path, manifest: dict[str, Any]) -> None:
     write_bundle(tmp_path, manifest, files={})
-    with pytest.raises(ArtefactError, match=r"expected 'beamtree checkpoint: toy', format 3\. Start again without"):
+    with pytest.raises(ArtefactError, match=r"expected 'beamtree checkpoint: toy', format 4\. Start again without"):
         load_checkpoint(tmp_path, kind="toy", identity=IDENTITY)
 
 
@@ -84,4 +85,14 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     content[-1] ^= 1
     state.write_bytes(content)
     with pytest.raises(ArtefactError, match="is damaged"):
+        load_checkpoint(tmp_path, kind="toy", identity=IDENTITY)
+
+
+@pytest.mark.parametrize("entry", ["identity", "progress"])
+def test_an_altered_manifest_is_refused(tmp_path: Path, entry: str) -> None:
+    save_checkpoint(tmp_path, KEPT, kind="toy", identity=IDENTITY)
+    path = tmp_path / MANIFEST
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps({**manifest, entry: {}}))
+    with pytest.raises(ArtefactError, match=r"damaged: its checksum differs\. Restore it, or start again"):
         load_checkpoint(tmp_path, kind="toy", identity=IDENTITY)

@@ -204,7 +204,7 @@ class MemorySettings(_Section):
         None, ge=0.0, description="weight of what shares users with the history; default: calibrated"
     )
     repeats: float | None = Field(
-        None, ge=0.0, description="weight of own repeats; default: calibrated, 0 where seen items are excluded"
+        None, description="weight of own repeats, negative against them; default: calibrated, 0 where seen are excluded"
     )
     popularity: float | None = Field(None, ge=0.0, description="weight of popularity; default: calibrated")
     fade: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(

@@ -29,7 +29,7 @@ class MemoryGraph:
         for number, kind in enumerate(memory.kinds):
             pointed_to = self._pointed_to(kind, f"links_{number}", history, leaf_of_item)
             evidence = graph.apply("Add", evidence, pointed_to)
-        if memory.weights.repeats > 0.0:
+        if memory.weights.repeats != 0.0:
             evidence = graph.apply("Add", evidence, self._repeated(history, leaf_of_item))
         if memory.weights.popularity > 0.0:
             is_met = graph.apply("Greater", evidence, self._number(0.0))
@@ -138,7 +138,8 @@ class MemoryGraph:
             by_parent = graph.apply("Reshape", below, graph.integers(-1, tree.branching))
         else:
             by_parent = graph.apply("Gather", below, graph.constant("leaves_of_nodes", children))
-        self._pooled[level] = graph.apply("ReduceMax", by_parent, axes=[1], keepdims=0)
+        largest = graph.apply("ReduceMax", by_parent, axes=[1], keepdims=0)
+        self._pooled[level] = graph.apply("Max", largest, self._number(0.0))
         return self._pooled[level]
 
     def _number(self, value: float) -> str:

@@ -18,7 +18,8 @@ BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fad
 """Where calibration starts, and where it stays without validation users."""
 
 REPEATS = 16.0
-"""What own repeats count before calibration where seen items may be recommended."""
+"""What own repeats count before calibration where seen items may be recommended; as much against them where people of
+this log do not repeat."""
 
 FEWEST_USERS = 20
 """With fewer validation users the grid would choose by accident."""
@@ -62,22 +63,24 @@ class Choice:
     """What there is to choose, and what was chosen by a person.
 
     has_learned, has_tower, has_memory: the summands. repeats_can_return: own repeats are evidence only where seen items
-    may be recommended. tower, memory: a weight that is set there is not calibrated.
+    may be recommended; people_repeat: for themselves rather than against, to begin with. tower, memory: a weight that
+    is set there is not calibrated.
     """
 
     has_learned: bool
     has_tower: bool
     has_memory: bool
     repeats_can_return: bool
+    people_repeat: bool
     tower: float | None
     memory: MemorySettings
 
     def start(self) -> PartWeights:
         """Where calibration begins."""
         usual = BESIDE_LEARNED if self.has_learned or self.has_tower else MEMORY_ALONE
-        repeats, repeat_fade = (REPEATS if self.repeats_can_return else 0.0), REPEAT_FADES[-1]
+        repeats = (REPEATS if self.people_repeat else -REPEATS) if self.repeats_can_return else 0.0
         told = {name: getattr(self.memory, name) for name in MEMORY_NAMES}
-        usual = replace(usual, repeats=repeats, repeat_fade=repeat_fade)
+        usual = replace(usual, repeats=repeats, repeat_fade=REPEAT_FADES[-1])
         memory = replace(usual, **{name: value for name, value in told.items() if value is not None})
         return PartWeights(1.0 if self.tower is None else self.tower, memory)
 
@@ -186,6 +189,8 @@ def _grid(name: str, choice: Choice, units: Mapping[str, float]) -> tuple[float,
     if name not in units:
         return ()
     grid = tuple(float(f"{step * units[name]:.3g}") for step in STEPS)
+    if name == "repeats":
+        return (*(-value for value in reversed(grid[1:])), *grid)
     if name == "popularity" and not (choice.has_learned or choice.has_tower):
         return grid[1:]  # items without any evidence would come back in the order of the leaves
     return grid

@@ -11,7 +11,7 @@ from beamtree.config import Config
 from beamtree.data.split import HeldOut
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.labels import reachable_labels
-from beamtree.evaluation.protocol import evaluate, held_out_requests
+from beamtree.evaluation.protocol import evaluate, excludes_seen, held_out_requests
 from beamtree.fitting.calibration import (
     FEWEST_USERS,
     LEARNED,
@@ -69,7 +69,8 @@ def weigh(
         has_learned=any(not name.startswith("tower/") for name in learned),
         has_tower="tower" in config.model.parts,
         has_memory=memory is not None,
-        repeats_can_return=memory is not None and not config.retrieval.excludes_seen,
+        repeats_can_return=memory is not None and not excludes_seen(config),
+        people_repeat=not config.retrieval.excludes_seen,
         tower=config.estimator.weight,
         memory=config.memory,
     )

@@ -1,7 +1,8 @@
 """Counted memory: evidence from the log that needs no training. What followed what, what a person had, what is popular.
 
 At a leaf the kinds of evidence are added with their weights; an inner node has the maximum over the eligible leaves
-below it, times the gate of its level. By itself this is an exact max-heap: a beam of k finds the k best leaves.
+below it, and at least 0, times the gate of its level. By itself this is an exact max-heap: a beam of k finds the k best
+leaves.
 
     E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
                       + company     * sum over the latest distinct items h of the cosine of h and item over users
@@ -46,6 +47,8 @@ UNSURE = 20
 @dataclass(frozen=True)
 class MemoryWeights:
     """What each kind of evidence counts beside the others, 0 leaving it out, and how fast a history fades.
+
+    repeats: below 0 where what a person had speaks against itself, as among films.
 
     fade: what an item of the history counts against the one after it, where it is asked for what followed;
     repeat_fade: the same for a person's own earlier interactions with an item.

@@ -50,7 +50,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
         for source, weight in kind.sources(history):
             own = slice(links.offsets[source], links.offsets[source + 1])
             of_item[links.items[own]] += np.float32(weight) * links.strengths[own]
-    if weights.repeats > 0.0 and len(latest):
+    if weights.repeats != 0.0 and len(latest):
         faded = weights.repeat_fade ** np.arange(len(latest))
         repeated = np.bincount(latest, weights=faded, minlength=tree.num_items)
         of_item += memory.returns * (weights.repeats * np.log1p(repeated)).astype(np.float32)
@@ -68,11 +68,11 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
 
 
 def pool(evidence: Float32Array, tree: ItemTree) -> Float32Array:
-    """The maximum of leaf evidence (requests, leaves) below each node of the tree: (requests, nodes)."""
+    """The maximum of leaf evidence (requests, leaves) below each node, at least 0 above leaves: (requests, nodes)."""
     pooled = np.empty((len(evidence), tree.num_nodes), dtype=np.float32)
     for level in reversed(range(tree.height + 1)):
         if level < tree.height:
             first_child, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
-            evidence = np.maximum.reduceat(evidence, first_child, axis=1)
+            evidence = np.maximum(np.maximum.reduceat(evidence, first_child, axis=1), np.float32(0.0))
         pooled[:, tree.level_offsets[level] : tree.level_offsets[level + 1]] = evidence
     return pooled

@@ -189,7 +189,9 @@ def test_counted_memory_is_searched_as_the_engine_does(
 ) -> None:
     tree = random_tree(120, branching=branching, seed=2, num_leaves=120 + vacant)
     artefact = random_artefact(model_settings(), tree, seed=1)
-    memory = random_memory(120, seed=3, weights=MemoryWeights(0.9, 0.4, 0.05, company=0.7), followers=12)
+    memory = random_memory(
+        120, seed=3, weights=MemoryWeights(0.9, -0.4 if gated else 0.4, 0.05, company=0.7), followers=12
+    )
     if gated:
         memory = replace(memory, gates=tuple(np.linspace(0.4, 1.0, tree.height + 1)))
     counted = {f"memory/{name}": array for name, array in memory.arrays().items()}

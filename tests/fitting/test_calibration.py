@@ -22,7 +22,13 @@ from beamtree.model.memory import MemoryWeights
 
 UNITS = dict.fromkeys(("tower", "transitions", "company", "repeats", "popularity"), 1.0)
 EVERYTHING = Choice(
-    has_learned=True, has_tower=True, has_memory=True, repeats_can_return=True, tower=None, memory=MemorySettings()
+    has_learned=True,
+    has_tower=True,
+    has_memory=True,
+    repeats_can_return=True,
+    people_repeat=True,
+    tower=None,
+    memory=MemorySettings(),
 )
 MEMORY = replace(EVERYTHING, has_learned=False, has_tower=False, repeats_can_return=False)
 
@@ -65,6 +71,13 @@ def test_memory_alone_needs_no_common_factor_and_seen_items_no_repeats() -> None
     assert {weights.memory.transitions for weights in tried} == {MEMORY_ALONE.transitions}
     assert {weights.memory.repeats for weights in tried} == {0.0}
     assert (found.popularity, found.fade) == (0.35, 0.9)
+
+
+def test_own_repeats_may_speak_against_themselves() -> None:
+    choice = replace(EVERYTHING, people_repeat=False)
+    assert choice.start().memory.repeats == -16.0
+    wanted = PartWeights(memory=MemoryWeights(repeats=-2.8))
+    assert calibrate(nearness(wanted, []), EVERYTHING, units=UNITS).weights.memory.repeats == -2.8
 
 
 def test_a_tower_without_attention_counts_one() -> None:

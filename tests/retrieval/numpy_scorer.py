@@ -43,7 +43,8 @@ class NumpyScorer:
             evidence = leaf_evidence(self._memory, self._tree, requests, request)
             gate = self._memory.gates[level] if self._memory.gates else 1.0
             first, end = self._tree.leaf_ranges(nodes, level)
-            scores += [gate * evidence[begin:stop].max() for begin, stop in zip(first, end, strict=True)]
+            least = -np.inf if level == self._tree.height else 0.0
+            scores += [gate * max(evidence[begin:stop].max(), least) for begin, stop in zip(first, end, strict=True)]
         return scores
 
 

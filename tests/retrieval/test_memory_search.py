@@ -55,7 +55,7 @@ any_search = given(
     k=st.integers(1, 12),
     wider=st.integers(0, 40),
     filters=st.sampled_from(["none", "allowed", "excluded", "both"]),
-    repeats=st.sampled_from([0.0, 0.7]),
+    repeats=st.sampled_from([0.0, 0.7, -0.9]),
     popularity=st.sampled_from([0.0, 0.3]),
 )
 
@@ -74,7 +74,7 @@ def test_memory_alone_leads_a_beam_of_k_to_what_the_exact_scan_finds(
     popularity: float,
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, repeats, popularity, company=0.4))
+    memory = random_memory(num_items, seed=seed, weights=MemoryWeights(1.0, abs(repeats), popularity, company=0.4))
     requests = random_requests(tree, seed=seed, filters=filters)
     engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     found, exact = engine.search(requests, k=k, beam_width=k + wider), engine.scan(requests, k=k)
@@ -107,6 +107,15 @@ def test_kernels_and_numpy_give_every_node_the_same_evidence(
             nodes = generator.permutation(tree.level_sizes[level])[:50]
             expected = judge.scores(request, level, nodes)
             np.testing.assert_allclose(kernels.scores(request, level, nodes), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_what_speaks_against_itself_falls_behind_what_nobody_points_to() -> None:
+    tree = random_tree(60, branching=2, seed=3)
+    memory = random_memory(60, seed=2, weights=MemoryWeights(1.0, -50.0, 0.0))
+    requests = Requests(Histories.of_lists([[7, 8, 9, 8]]))
+    found = Engine(build_scorer(named(memory), tree, config=Config()), tree).scan(requests, k=60)
+    assert set(found.items[0, -3:].tolist()) == {7, 8, 9}
+    assert found.scores[0, -1] < found.scores[0, -4] == 0.0
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -1,7 +1,7 @@
 // Memory: evidence that was counted in the log. Which leaves does a history point to, and how strongly?
 //
 // A leaf's evidence adds up what every kind of count says of it; an inner node has the maximum over the eligible leaves
-// below it. Adding first and pooling after makes the evidence an exact max-heap on every level: by itself it leads a
+// below it, and at least 0. Adding first and pooling after makes the evidence an exact max-heap on every level: by itself it leads a
 // beam of k or more to the k best leaves, ties included, because equal nodes and equal leaves both fall to the lower index.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Links {
 
 struct Memory {
     std::vector<Links> links;
-    float repeat_weight = 0;                  // of the request's own earlier items,
+    float repeat_weight = 0;                  // of the request's own earlier items, below 0 where they speak against themselves,
     float repeat_fade = 1;                    // each occurrence counting fade^age: ln(1 + sum) * returns
     const float* returns = nullptr;           // (items,) how readily each item returns to those who had it
     float popularity_weight = 0;              // of ln(1 + count), for the most popular eligible items
@@ -49,7 +49,7 @@ class Evidence {
         for (index_t level = first_level; level <= tree.height; ++level) at(level).reset(tree.size(level));
         SparseLevel& leaves = at(tree.height);
         for (const Links& kind : memory.links) follow(kind, tree, history, length, leaves);
-        if (memory.repeat_weight > 0) repeat(memory, tree, history, length, leaves);
+        if (memory.repeat_weight != 0) repeat(memory, tree, history, length, leaves);
         eligible.keep(leaves);
         if (memory.popularity_weight > 0) add_popular(memory, tree, eligible, leaves);
         for (index_t level = tree.height - 1; level >= first_level; --level) {
@@ -118,7 +118,7 @@ class Evidence {
         index_t found = 0;
         for (index_t leaf : memory.popular_leaves) {
             if (!eligible.contains(leaf)) continue;
-            if (leaves[leaf] == 0) *leaves.touch(leaf) = memory.popularity_weight * popularity[leaf];
+            if (leaves[leaf] <= 0) *leaves.touch(leaf) += memory.popularity_weight * popularity[leaf];
             if (++found == popular_items) break;
         }
     }

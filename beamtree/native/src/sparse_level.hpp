@@ -59,7 +59,7 @@ class SparseLevel {
         }
     }
 
-    // Raises each node of this level to the largest value of its children, whose parents are child * up / down.
+    // Raises each node of this level, which is 0, to the largest value of its children where that is more; their parents are child * up / down.
     void raise_to(const SparseLevel& children, index_t up, index_t down) {
         // A product with a fraction of 64 bits is exact: children are fewer than 2^31.
         const std::uint64_t fraction = static_cast<std::uint64_t>((static_cast<unsigned __int128>(up) << 64) / down) + 1;
@@ -67,7 +67,7 @@ class SparseLevel {
             const float* values = children.values(first);
             if (up * 2 == down) {
                 float* half = touch(first / 2);
-                for (index_t i = 0; i < chunk / 2; ++i) half[i] = std::max(values[2 * i], values[2 * i + 1]);
+                for (index_t i = 0; i < chunk / 2; ++i) half[i] = std::max(std::max(values[2 * i], values[2 * i + 1]), 0.0f);
                 return;
             }
             for (index_t i = 0; i < chunk; ++i) {

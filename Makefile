@@ -8,11 +8,12 @@ CXX    ?= g++
 CHECK  := $(CXX) -std=c++20 -g -O1 -march=native -pthread -fno-omit-frame-pointer tests/native/exercise_kernels.cpp
 
 TOOLS  := .make/tools
+DOCS   := .make/docs
 LOCK   := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --no-emit-index-url --constraint constraints.txt $(UPGRADE)
 PAGE   := beamtree/serving/page
 
-.PHONY: demo test lint types imports unit format image-check native sanitize fuzz soak lock audit sbom pin-images experiments report clean
+.PHONY: demo test lint types imports unit format image-check native sanitize fuzz soak docs notebooks lock audit sbom pin-images experiments report clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -59,11 +60,29 @@ lock: $(TOOLS)/installed
 	$(LOCK) pyproject.toml --extra serve --constraint requirements/test.lock --output-file requirements/image.lock
 	$(LOCK) requirements/build.in --constraint requirements/test.lock --output-file requirements/build.lock
 	$(LOCK) requirements/tools.in --output-file requirements/tools.lock
+	$(LOCK) requirements/docs.in --constraint requirements/test.lock --output-file requirements/docs.lock
 
 # Known weaknesses of everything that is locked, and of the page's build tools. Fails where one is known or a package could not be looked up.
 audit: $(TOOLS)/installed
-	for lock in image build test tools; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
+	for lock in image build test tools docs; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
 	cd $(PAGE) && npm audit --package-lock-only
+
+# The documentation site in build/site, which needs nothing from the network; a warning is an error.
+docs: $(DOCS)/installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict --quiet
+
+# Run the notebooks and keep what they print; needs ml-100k (beamtree data get ml-100k).
+notebooks: $(DOCS)/installed
+	@rm -rf build/notebooks && mkdir -p build/notebooks && cp docs/notebooks/*.ipynb build/notebooks
+	cd build/notebooks && for one in *.ipynb; do ../../$(DOCS)/bin/python -m nbconvert --log-level WARN --to notebook --execute --inplace $$one || exit 1; done
+	$(DOCS)/bin/python -m nbconvert --log-level WARN --to notebook --inplace --ClearMetadataPreprocessor.enabled=True build/notebooks/*.ipynb
+	cp build/notebooks/*.ipynb docs/notebooks
+
+$(DOCS)/installed: requirements/docs.lock $(STAMP)
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/docs.lock
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(DOCS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
+	@touch $@
 
 # What the image holds, as CycloneDX. The page holds no package: npm only brings what builds it.
 sbom: $(TOOLS)/installed

@@ -1,0 +1,5 @@
+"""`python -m beamtree` is the command `beamtree`."""
+
+from beamtree.cli.main import run
+
+run()

@@ -1,0 +1,120 @@
+"""The two plots of the front page, from the committed results: accuracy beside baselines, and the time of a request.
+
+python -m benchmarks.frontier --json > results/frontier.json
+python -m experiments.plots
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from experiments.figures import STYLE
+from experiments.results import Line, read_lines
+from experiments.rivals import MODEL
+
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "images"
+LOGS = {
+    "ml-1m": "films\nml-1m",
+    "ml-100k": "films\nml-100k",
+    "globo": "news\nglobo",
+    "amazon-8cat": "shop\namazon-8cat",
+    "complete-journey": "groceries\ncomplete-journey",
+}
+SYSTEMS = {
+    MODEL: ("beamtree", "#00897b"),
+    "sasrec": ("SASRec, all items scanned", "#7a9cc6"),
+    "item-to-item": ("item-to-item", "#b8a1cf"),
+    "personal-frequency": ("personal frequency", "#d9a86c"),
+    "popularity": ("popularity", "#c9c9c9"),
+}
+SEARCHES = {
+    "ms_default": ("beamtree: whole score, beam 150", "#00897b", "o"),
+    "ms_hnsw": ("HNSW over the encoder's vectors, efSearch 150", "#7a9cc6", "s"),
+}
+
+
+def accuracy_plot(lines: Sequence[Line]) -> bytes:
+    """F@20 on the test users of each log, mean over seeds; lines: those of `experiments.rivals` with the default."""
+    found = {
+        log: {system: mean for system in SYSTEMS if (mean := _mean(lines, log, system)) is not None} for log in LOGS
+    }
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained", facecolor="white")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        axes.set_axisbelow(True)
+        axes.set_title("Accuracy on test users, beside baselines", loc="left", fontsize=10)
+        width = 0.17
+        for place, (system, (label, colour)) in enumerate(SYSTEMS.items()):
+            at = [number + (place - 2) * width for number, log in enumerate(LOGS) if system in found[log]]
+            values = [found[log][system] for log in LOGS if system in found[log]]
+            bars = axes.bar(at, values, 0.92 * width, label=label, color=colour)
+            if system == MODEL:
+                axes.bar_label(bars, fmt=lambda value: f"{value:.3f}".lstrip("0"), fontsize=8, padding=1)
+        axes.set_xticks(range(len(LOGS)), list(LOGS.values()))
+        axes.grid(axis="x", visible=False)
+        axes.set_ylabel("F@20")
+        axes.legend(ncols=2, fontsize=8, loc="upper right")
+        axes.set_ylim(0, 0.32)
+        words = "; ".join(
+            f"{log}: " + ", ".join(f"{SYSTEMS[name][0]} {value:.4f}" for name, value in systems.items())
+            for log, systems in found.items()
+        )
+        return _svg(figure, words)
+
+
+def latency_plot(frontier: Mapping[str, Any]) -> bytes:
+    """Median milliseconds of one request on one thread by catalogue size; frontier: what the benchmark printed."""
+    catalogues = frontier["catalogues"]
+    sizes = [one["items"] for one in catalogues]
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained", facecolor="white")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        axes.set_title("Time of one request", loc="left", fontsize=10)
+        for name, (label, colour, marker) in SEARCHES.items():
+            times = [one[name] for one in catalogues]
+            axes.plot(sizes, times, label=label, color=colour, marker=marker, linewidth=1.8)
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("items in the catalogue")
+        axes.set_ylabel("ms per request, one core")
+        axes.legend()
+        words = "; ".join(
+            f"{one['items']:,} items: beamtree {one['ms_default']} ms, HNSW {one['ms_hnsw']} ms" for one in catalogues
+        )
+        return _svg(figure, words)
+
+
+def main() -> None:
+    """Draw both."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    lines = [line for line in read_lines(ROOT / "results" / "rivals.jsonl") if line["name"] == MODEL]
+    (IMAGES / "accuracy.svg").write_bytes(accuracy_plot(lines))
+    frontier = json.loads((ROOT / "results" / "frontier.json").read_text(encoding="utf-8"))
+    (IMAGES / "latency.svg").write_bytes(latency_plot(frontier))
+
+
+def _mean(lines: Sequence[Line], log: str, system: str) -> float | None:
+    values = [line["metrics"][system]["f@20"] for line in lines if line["data"] == log and system in line["metrics"]]
+    return float(np.mean(values)) if values else None
+
+
+def _svg(figure: Figure, description: str) -> bytes:
+    drawn = BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None, "Description": description})
+    return drawn.getvalue()
+
+
+if __name__ == "__main__":
+    main()

@@ -96,7 +96,7 @@ def spoil_items(files: Files, draw: Draw) -> Files:
     """Another item table."""
     try:
         table = pl.read_parquet(_content(files, "items.parquet"))
-    except Exception:  # it is spoilt already
+    except (Exception, pl.exceptions.PanicException):  # it is spoilt already
         return files
     column = draw(st.sampled_from(table.columns or ["item_id"]))
     change = draw(st.sampled_from(["drop", "null", "repeat", "cut", "double", "type", "one"]))
@@ -114,7 +114,7 @@ def spoil_items(files: Files, draw: Draw) -> Files:
         else:
             dtypes = [pl.Null] if change == "null" else [pl.Int8, pl.UInt64, pl.Float64, pl.String, pl.Date, pl.Binary]
             table = table.with_columns(pl.col(column).cast(draw(st.sampled_from(dtypes)), strict=False))
-    except pl.exceptions.PolarsError:  # no such change of this column
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # no such change of this column
         return files
     stream = io.BytesIO()
     table.write_parquet(stream)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
@@ -58,4 +58,22 @@ class Baseline(Protocol):
 
         BaselineUnavailable, with the reason, where this data is not for it.
         """
+        ...
+
+
+@runtime_checkable
+class Index(Protocol):
+    """Answers from an index over the items, whose search has a knob: the more effort, the slower and the more exact.
+
+    effort_name: what the knob is called, such as "beam" or "probes"; effort: where it stands, efforts: where it may be
+    tried, rising. index_bytes: what a search keeps in memory beside the model that makes the query.
+    """
+
+    effort_name: str
+    effort: int
+    efforts: tuple[int, ...]
+    index_bytes: int
+
+    def with_effort(self, effort: int) -> Answers:
+        """The same index with the knob elsewhere."""
         ...

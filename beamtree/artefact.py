@@ -4,6 +4,7 @@ manifest.json           format version, settings, metrics, size and SHA-256 of e
 weights-*.safetensors   the arrays of each part of the score, named part/name, such as attention/node_table
 index-*.safetensors     the item on each leaf, and how often each item was a training interaction
 items-*.parquet         raw item ids in dense order, with category, title and all other columns of the item table
+README.md               the model card, for people; no part of the model, and never read
 """
 
 import hashlib
@@ -26,6 +27,7 @@ from beamtree.storage import Content, check_files, read_arrays, read_file, read_
 from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree model"
+MODEL_CARD = "README.md"
 FORMAT_VERSION = 3
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily

@@ -28,6 +28,7 @@ from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.model_card import write_model_card
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import DEFAULT_K, Explanation, Fallback, ItemFilter, RecommendOptions
 from beamtree.retrieval.scorers import check_part_names
@@ -61,6 +62,7 @@ class DeepTreeRetriever:
         self._interactions: InteractionLog | None = None
         self._dataset: Dataset | None = None
         self._test_metrics: Metrics | None = None
+        self._test_comparison: Comparison | None = None
 
     def fit(
         self,
@@ -122,7 +124,7 @@ class DeepTreeRetriever:
             metrics = evaluate(search, dataset, split.test, config=config)
             recommender = Recommender(replace(artefact, metrics={"test": dict(metrics)}), parts=self._parts)
         self._recommender, self._interactions = recommender, checked
-        self._dataset, self._test_metrics = dataset, metrics
+        self._dataset, self._test_metrics, self._test_comparison = dataset, metrics, None
         return self
 
     def recommend(
@@ -255,15 +257,26 @@ class DeepTreeRetriever:
         }
         with TemporaryDirectory(prefix="beamtree-") as for_this_call:  # two baselines ask for the same SASRec
             budget = Budget(self.config, directory=Path(estimator_cache or for_this_call), listen=listen or _log_event)
-            return compare(model, chosen, dataset, split, users=held_out, budget=budget)
+            comparison = compare(model, chosen, dataset, split, users=held_out, budget=budget)
+        if users == "test":
+            self._test_comparison = comparison
+        return comparison
 
     def held_out(self) -> HeldOut:
         """The test users of the log that was fitted on."""
         return split_dataset(self.dataset, config=self.config).test
 
     def save(self, directory: str | Path) -> None:
-        """Write the model to a folder; one that was there before is replaced as a whole."""
+        """Write the model to a folder; one that was there before is replaced as a whole.
+
+        A model card, README.md, is written beside it, with the baselines of the last `evaluate` on test users.
+        """
         save_artefact(Path(directory), self.recommender.artefact)
+        self.write_card(directory)
+
+    def write_card(self, directory: str | Path) -> None:
+        """Write the model card alone into the folder of a saved model, as after an `evaluate`."""
+        write_model_card(Path(directory), self.recommender.artefact, comparison=self._test_comparison)
 
     @classmethod
     def load(cls, directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> Self:

@@ -36,6 +36,7 @@ def demo(
     results.print(f"[bold]The split[/]: {training['split']}.")
     results.print(f"[bold]Learning[/]: {training['seconds']:.0f} s.\n")
     show_comparison(model.evaluate(), title=f"Held-out users, {describe_protocol(model.config)}")
+    model.write_card(out)  # with the baselines of the table
     _show_people(model)
     results.print("\n[bold]Next[/]")
     for command in (

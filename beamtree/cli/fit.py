@@ -129,6 +129,7 @@ def fit(
         model.save(out)
         shutil.rmtree(work_dir, ignore_errors=True)
     report(model)
+    model.write_card(out)  # with the baselines of the report
     results.print(f"\nSaved to {out}. Next:", markup=False)
     results.print(f"  beamtree recommend {out} --history ID,ID,ID", markup=False)
     results.print(f"  beamtree evaluate {out} --log {log}", markup=False)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from polars.exceptions import PanicException
 
-from beamtree.artefact import manifest_version
+from beamtree.artefact import MODEL_CARD, manifest_version
 from beamtree.errors import ArtefactError
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.loaded_model import LoadedModel
@@ -165,12 +165,17 @@ class Deployment:
         log.info("model changed", extra={"serving": self.current.version, "previous": before})
 
     def _look(self) -> str:
-        """Changes whenever the manifest's content, or the size or date of any file of the folder changes."""
+        """Changes whenever the manifest's content, or the size or date of any file of the folder changes.
+
+        The model card is for people: whoever edits it changes no model.
+        """
         digest = hashlib.sha256()
         try:
             with (self._directory / MANIFEST).open("rb") as manifest:
                 digest.update(manifest.read(MAX_MANIFEST_BYTES))
             for entry in sorted(self._directory.iterdir()):
+                if entry.name == MODEL_CARD:
+                    continue
                 status = entry.stat()
                 digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns};".encode())
         except OSError as error:

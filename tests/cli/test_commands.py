@@ -31,6 +31,10 @@ def test_from_a_log_to_recommendations(beamtree: Command, folder: Path) -> None:
     assert "popularity" in fitted.out
     assert "best simple baseline" in fitted.out
     assert not Path("model.checkpoint").exists()
+    card = Path("model/README.md").read_text()
+    assert all(f"\n| {name} |" in card for name in ("beam search (10)", *SIMPLE)), (
+        "the card has the baselines of the report"
+    )
     events = [json.loads(line) for line in Path("events.ndjson").read_text().splitlines()]
     assert {event["event"] for event in events} == {"LogPrepared", "PartsWeighed", "StepDone", "Validated"}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from polars.exceptions import PanicException
 
-from beamtree.artefact import save_artefact
+from beamtree.artefact import MODEL_CARD, save_artefact
 from beamtree.errors import ArtefactError
 from beamtree.serving.deployment import Deployment, Failure
 from beamtree.serving.loaded_model import LoadedModel, load_model
@@ -282,3 +282,21 @@ def test_a_model_with_a_part_from_outside_is_refused_with_what_to_do_about_it(tm
     save_artefact(tmp_path, replace(artefact, weights={**artefact.weights, "bias/table": np.zeros((3, 1))}))
     with pytest.raises(ArtefactError, match=r"does not fit together: .* does not know: bias\. Load it in Python"):
         load_model(tmp_path)
+
+
+def test_an_edit_of_the_model_card_changes_no_model(folder: Path) -> None:
+    tried: list[Path] = []
+
+    def trial(directory: Path) -> str:
+        tried.append(directory)
+        return try_version(directory)
+
+    deployment = deploy(folder, trial=trial)
+    (folder / MODEL_CARD).write_text("written after the manifest")
+    deployment.reload_if_changed()
+    (folder / MODEL_CARD).write_text("and edited by somebody")
+    deployment.reload_if_changed()
+    assert tried == []
+    put(folder, "second")
+    deployment.reload_if_changed()
+    assert tried == [folder]

@@ -1,0 +1,1 @@
+"""beamtree beside other tools: MLflow, RecTools, OpenTelemetry. Nothing here is imported unless asked for."""

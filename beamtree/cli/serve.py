@@ -41,6 +41,9 @@ def serve(
     ] = None,
     watch_seconds: Annotated[float, typer.Option(min=0, help="Between looks for a new model; 0: never.")] = 1.0,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Web origin that may call this server.")] = None,
+    model_name: Annotated[
+        str, typer.Option(help="Name of the model for the Open Inference Protocol: /v2/models/NAME.")
+    ] = "beamtree",
     max_body: Annotated[int, typer.Option(min=1024, help="Largest body in bytes.")] = 1_048_576,
     max_batch: Annotated[int, typer.Option(min=1, help="Most requests in one call.")] = 64,
     max_history: Annotated[int, typer.Option(min=1, help="Longest history.")] = 5000,
@@ -71,6 +74,7 @@ def serve(
     settings = _checked(
         ServerSettings,
         model=model,
+        model_name=model_name,
         host=host,
         port=port,
         threads=threads or os.cpu_count() or 1,

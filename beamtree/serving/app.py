@@ -22,6 +22,7 @@ from beamtree.serving.routes.forget import forget_routes
 from beamtree.serving.routes.health import health_routes
 from beamtree.serving.routes.items import item_routes
 from beamtree.serving.routes.model import model_routes
+from beamtree.serving.routes.open_inference import open_inference_routes
 from beamtree.serving.routes.recommend import recommend_routes
 from beamtree.serving.service import Service
 from beamtree.serving.wire import Observed, error_response
@@ -39,6 +40,7 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     )
     recommending = recommend_routes(service)
     app.include_router(recommending)
+    app.include_router(open_inference_routes(service))
     app.include_router(item_routes(service))
     app.include_router(model_routes(service))
     app.include_router(health_routes(service))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from beamtree.serving.answers import answer_calls
+from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
@@ -15,9 +15,10 @@ from beamtree.serving.schemas import Recommend
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
-from beamtree.serving.written_answers import WrittenAnswer, write_answers
 
 Result = TypeVar("Result")
+Written = TypeVar("Written")
+Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written] | BaseException]]
 
 
 @dataclass(eq=False)
@@ -35,16 +36,19 @@ class Service:
     is_stopping: bool = False
 
     async def recommend(
-        self, model: LoadedModel, requests: Sequence[Recommend], *, connection: Hashable
-    ) -> Done[list[WrittenAnswer]]:
-        """Search for all requests of a call, together with other calls that wait. Explanations take their own way."""
+        self, model: LoadedModel, requests: Sequence[Recommend], *, write: Write[Written], connection: Hashable
+    ) -> Done[list[Written]]:
+        """Search for all requests of a call, together with other calls that wait. Explanations take their own way.
+
+        write: makes of answers what is sent, on the thread that searched.
+        """
         pool = self.lookups if any(request.explain for request in requests) else self.searches
         done = await pool.submit(
             requests,
-            handle=lambda calls: write_answers(answer_calls(model, calls, histories=self.histories)),
+            handle=lambda calls: write(answer_calls(model, calls, histories=self.histories)),
             works=works_of(model, requests),
             connection=connection,
-            key=model.version,
+            key=(model.version, write),
         )
         self.metrics.search_done(waited=done.waited, ran=done.ran)
         return done

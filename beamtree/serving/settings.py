@@ -17,6 +17,9 @@ class ServerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Path = Field(description="folder of the saved model")
+    model_name: str = Field(
+        "beamtree", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="of the model in the addresses below /v2/models"
+    )
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535, description="0 lets the system choose")
     threads: int = Field(

@@ -22,7 +22,7 @@ access_log = logging.getLogger("beamtree.serving.access")
 
 REQUEST_ID = "x-request-id"
 CLIENT_HAS_GONE = 499
-ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
+ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready")
 """By clients or not: whoever looks after the server must see it when it is crowded."""
 _USABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFETY_HEADERS = (

@@ -9,6 +9,7 @@ from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.histories import Histories
+from beamtree.serving.infer_schemas import INPUT, InferBody
 from beamtree.serving.limits import Limits
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, RecommendBody
@@ -65,20 +66,21 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits and this model's ids."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _, definitions = models_json_schema(
-        [(EventsBody, "validation"), (ForgetBody, "validation")], ref_template=REFERENCE
+        [(EventsBody, "validation"), (ForgetBody, "validation"), (InferBody, "validation")], ref_template=REFERENCE
     )
     schemas.update(definitions["$defs"])
     either = TypeAdapter(RecommendBody).json_schema(ref_template=REFERENCE)
     schemas.update(either.pop("$defs"))
     schemas["RecommendBody"] = either
     asked = schemas["Recommend"]["properties"]
-    asked["k"]["maximum"] = limits.k
+    inferred = schemas["InferParameters"]["properties"]
+    asked["k"]["maximum"] = inferred["k"]["maximum"] = limits.k
     _longest(asked["history"], limits.history)
     _longest(asked["exclude"], limits.ids)
     _longest(schemas["Allow"]["properties"]["ids"], limits.ids)
     schemas["RecommendMany"]["properties"]["requests"]["maxItems"] = limits.batch
     schemas["EventsBody"]["properties"]["events"]["maxItems"] = limits.events
-    for choice in asked["beam"]["anyOf"]:
+    for choice in asked["beam"]["anyOf"] + inferred["beam"]["anyOf"]:
         if choice["type"] == "integer":
             choice["maximum"] = limits.beam
     _tell_what_must_be_given(schemas)
@@ -129,6 +131,12 @@ def _only(schemas: dict[str, Any], name: str, ids: RawIds) -> str:
 def _example(path: str, popular: list[Id]) -> dict[str, Any]:
     if path == "/v1/events":
         return {"events": [{"user_id": 1, "item_id": popular[0]}]}
+    if path.endswith("/infer"):
+        texts = [str(item) for item in popular]
+        return {
+            "inputs": [{"name": INPUT, "shape": [1, len(texts)], "datatype": "BYTES", "data": texts}],
+            "parameters": {"k": 5},
+        }
     if path == "/admin/forget":
         return {"user_id": 1}
     return {"history": popular, "k": 5, "exclude_seen": True, "columns": ["title", "category"], "explain": True}

@@ -1,17 +1,37 @@
 """POST /v1/recommend."""
 
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 
 from beamtree.serving.api_error import unusable
 from beamtree.serving.limits import Limits
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.pool import Done
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
-from beamtree.serving.service import Service
+from beamtree.serving.service import Service, Write
 from beamtree.serving.wire import read_body, text_response
-from beamtree.serving.written_answers import WrittenAnswer, join_answers
+from beamtree.serving.written_answers import join_answers, write_answers
+
+
+class CountedAnswer(Protocol):
+    """What is counted of an answer."""
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether it holds popular items."""
+        ...
+
+    @property
+    def unknown_ids(self) -> int:
+        """How many ids of the request the model has never seen."""
+        ...
+
+
+Counted = TypeVar("Counted", bound=CountedAnswer)
 
 
 def recommend_routes(service: Service) -> APIRouter:
@@ -34,15 +54,8 @@ def recommend_routes(service: Service) -> APIRouter:
         except ValidationError as error:
             raise unusable(error) from None
         requests = asked.requests if isinstance(asked, RecommendMany) else [asked]
-        check_limits(requests, settings.limits)
-        service.watermarks.refuse_heavy(requests)
         model = service.deployment.current
-        done = await service.recommend(model, requests, connection=request.client)
-        _count(service, done.result)
-        said = request.scope["state"]["log"]
-        said["model_version"], said["requests"] = model.version, len(requests)
-        if settings.log_histories:
-            said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
+        done = await search_for(service, request, requests, model=model, write=write_answers)
         return text_response(
             join_answers(
                 done.result,
@@ -54,7 +67,24 @@ def recommend_routes(service: Service) -> APIRouter:
     return router
 
 
-def check_limits(requests: list[Recommend], limits: Limits) -> None:
+async def search_for(
+    service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Counted]
+) -> Done[list[Counted]]:
+    """Check a call against the limits, search for it, and note it in metrics and log; ApiError where it is refused."""
+    check_limits(requests, service.settings.limits)
+    service.watermarks.refuse_heavy(requests)
+    done = await service.recommend(model, requests, write=write, connection=request.client)
+    service.metrics.recommendations.inc(len(done.result))
+    service.metrics.fallbacks.inc(sum(answer.is_fallback for answer in done.result))
+    service.metrics.unknown_ids.inc(sum(answer.unknown_ids for answer in done.result))
+    said = request.scope["state"]["log"]
+    said["model_version"], said["requests"] = model.version, len(requests)
+    if service.settings.log_histories:
+        said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
+    return done
+
+
+def check_limits(requests: Sequence[Recommend], limits: Limits) -> None:
     """422 that names the limit which a request exceeds."""
     at_most(len(requests), limits.batch, what="requests in one call", field="requests")
     at_most(
@@ -68,9 +98,3 @@ def check_limits(requests: list[Recommend], limits: Limits) -> None:
         at_most(len(request.exclude), limits.ids, what="ids", field=f"{place}exclude")
         if request.allow is not None:
             at_most(len(request.allow.ids or ()), limits.ids, what="ids", field=f"{place}allow.ids")
-
-
-def _count(service: Service, answers: Sequence[WrittenAnswer]) -> None:
-    service.metrics.recommendations.inc(len(answers))
-    service.metrics.fallbacks.inc(sum(answer.is_fallback for answer in answers))
-    service.metrics.unknown_ids.inc(sum(answer.unknown_ids for answer in answers))

@@ -61,11 +61,16 @@ def serve(
     ] = 134_217_728,
     log_histories: Annotated[bool, typer.Option("--log-histories", help="Write histories into the log.")] = False,
     access_log: Annotated[bool, typer.Option(help="Write a line for each request.")] = True,
+    telemetry: Annotated[
+        bool, typer.Option("--telemetry", help="Send OpenTelemetry traces, as the OTEL_* variables say.")
+    ] = False,
 ) -> None:
     """Serve a model over HTTP: recommendations, items, the tree, metrics, and a page to look at."""
     missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "httptools") if find_spec(name) is None]
     if missing:
         raise InputError(f"Serving needs {', '.join(missing)}: pip install 'beamtree[serve]'.")
+    if telemetry and not _has_telemetry():
+        raise InputError("--telemetry needs the OpenTelemetry SDK: pip install 'beamtree[telemetry]'.")
     from beamtree.serving.limits import Limits
     from beamtree.serving.logs import log_to
     from beamtree.serving.run import serve as run_server
@@ -92,6 +97,7 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         log_histories=log_histories,
         access_log=access_log,
+        telemetry=telemetry,
         limits=_checked(Limits, body_bytes=max_body, batch=max_batch, history=max_history, k=max_k, beam=max_beam),
     )
     log_queue = log_to()
@@ -102,6 +108,15 @@ def serve(
         config = read_config(model)
         log = settle_ties(read_log(histories, config.log), config=config)
     run_server(settings, log=log, announce=_announce, log_queue=log_queue)
+
+
+def _has_telemetry() -> bool:
+    """Whether both packages of the extra are there."""
+    wanted = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+    try:
+        return all(find_spec(name) is not None for name in wanted)
+    except ModuleNotFoundError:  # a package around them is missing
+        return False
 
 
 def _checked(kind: type[Settings], **options: object) -> Settings:

@@ -25,7 +25,7 @@ from beamtree.serving.loaded_model import load_model
 from beamtree.serving.logs import LogQueue
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
-from beamtree.serving.service import Service
+from beamtree.serving.service import Service, SpanRecorder
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.trial import try_in_child, try_model
 from beamtree.serving.user_events import UserEvents
@@ -97,6 +97,7 @@ def serve(
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
     """Load the model and make the parts of a server."""
+    spans = _spans() if settings.telemetry else None
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
     try_model(deployment.current, directory=settings.model)
@@ -135,7 +136,15 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
         histories=histories,
         events=events,
         watermarks=watermarks,
+        spans=spans,
     )
+
+
+def _spans() -> SpanRecorder:
+    """Loads OpenTelemetry, which nobody pays for who did not ask."""
+    from beamtree.integrations.telemetry import Spans
+
+    return Spans()
 
 
 def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:

@@ -1,8 +1,8 @@
 """Everything that a running server holds: the model in service, the search threads, histories, metrics, settings."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
@@ -21,6 +21,32 @@ Written = TypeVar("Written")
 Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written] | BaseException]]
 
 
+@dataclass(frozen=True)
+class SearchSpan:
+    """What a trace tells of a search, and when it ended by `time.perf_counter`: from then on the answer is written."""
+
+    ended_at: float
+    attributes: dict[str, str | int | float]
+
+
+class SpanRecorder(Protocol):
+    """Where traces of requests go."""
+
+    def record(
+        self,
+        name: str,
+        *,
+        seconds: float,
+        is_failure: bool,
+        headers: Iterable[tuple[bytes, bytes]],
+        attributes: Mapping[str, str | int | float],
+    ) -> None:
+        """Note a request that is done."""
+
+    def close(self) -> None:
+        """Send what waits to be sent."""
+
+
 @dataclass(eq=False)
 class Service:
     """The parts that the routes share."""
@@ -33,6 +59,7 @@ class Service:
     histories: Histories | None
     events: EventStore | None
     watermarks: Watermarks
+    spans: SpanRecorder | None = None
     is_stopping: bool = False
 
     async def recommend(
@@ -65,3 +92,5 @@ class Service:
             self.histories.close()
         if self.events is not None:  # the last to have the file open, so that SQLite leaves one file behind
             self.events.close()
+        if self.spans is not None:
+            self.spans.close()

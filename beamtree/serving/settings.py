@@ -53,4 +53,5 @@ class ServerSettings(BaseModel):
     cors_origins: tuple[str, ...] = ()
     log_histories: bool = False
     access_log: bool = True
+    telemetry: bool = Field(False, description="traces go where the OTEL_* variables of the environment say")
     limits: Limits = Limits()

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from beamtree.serving.api_error import ApiError, headers_too_large
 from beamtree.serving.http_protocol import CONNECTION, GuardedProtocol
 from beamtree.serving.limits import HEADER_BYTES
-from beamtree.serving.service import Service
+from beamtree.serving.service import SearchSpan, Service, SpanRecorder
 from beamtree.serving.written_answers import json_text
 
 access_log = logging.getLogger("beamtree.serving.access")
@@ -95,6 +95,8 @@ class Observed:
         self._service = service
         self._metrics = service.metrics
         self._writes_log = service.settings.access_log
+        self._spans = service.spans
+        self._traced = ("/v1/recommend", f"/v2/models/{service.settings.model_name}/infer")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or pass on what is not HTTP."""
@@ -146,7 +148,10 @@ class Observed:
                 connection.answered()
             seconds = time.perf_counter() - began_at
             loop = asyncio.get_running_loop()
-            loop.call_soon(self._note, scope, request_id, status or CLIENT_HAS_GONE, seconds)  # the answer goes first
+            status = status or CLIENT_HAS_GONE
+            loop.call_soon(self._note, scope, request_id, status, seconds)  # the answer goes first
+            if self._spans is not None:
+                loop.call_soon(self._trace, self._spans, scope, request_id, status, began_at, seconds)
 
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         route = str(getattr(scope.get("route"), "path_format", "other"))
@@ -167,6 +172,32 @@ class Observed:
             }
             access_log.handle(logging.makeLogRecord(said))
         self._metrics.in_flight.dec()
+
+    def _trace(
+        self, spans: SpanRecorder, scope: Scope, request_id: str, status: int, began_at: float, seconds: float
+    ) -> None:
+        route = str(getattr(scope.get("route"), "path_format", "other"))
+        if route not in self._traced:
+            return
+        attributes: dict[str, str | int | float] = {
+            "http.request.method": scope["method"],
+            "http.route": route,
+            "http.response.status_code": status,
+            "beamtree.request_id": request_id,
+        }
+        search: SearchSpan | None = scope["state"].get("span")
+        if search is not None:
+            attributes |= search.attributes
+            attributes["beamtree.write_ms"] = (began_at + seconds - search.ended_at) * 1000
+        if "refused" in scope["state"]["log"]:
+            attributes["error.type"] = scope["state"]["log"]["refused"]
+        spans.record(
+            f"{scope['method']} {route}",
+            seconds=seconds,
+            is_failure=status >= 500,
+            headers=scope["headers"],
+            attributes=attributes,
+        )
 
 
 def _request_id(scope: Scope) -> str:

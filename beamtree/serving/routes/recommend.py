@@ -1,5 +1,6 @@
 """POST /v1/recommend."""
 
+import time
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -12,8 +13,9 @@ from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.pool import Done
 from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
 from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
-from beamtree.serving.service import Service, Write
+from beamtree.serving.service import SearchSpan, Service, Write
 from beamtree.serving.wire import read_body, text_response
+from beamtree.serving.work import works_of
 from beamtree.serving.written_answers import join_answers, write_answers
 
 
@@ -77,6 +79,17 @@ async def search_for(
     service.metrics.recommendations.inc(len(done.result))
     service.metrics.fallbacks.inc(sum(answer.is_fallback for answer in done.result))
     service.metrics.unknown_ids.inc(sum(answer.unknown_ids for answer in done.result))
+    if service.spans is not None:
+        request.scope["state"]["span"] = SearchSpan(
+            ended_at=time.perf_counter(),
+            attributes={
+                "beamtree.model_version": model.version,
+                "beamtree.requests": len(requests),
+                "beamtree.work": sum(works_of(model, requests)),
+                "beamtree.waited_ms": done.waited * 1000,
+                "beamtree.search_ms": done.ran * 1000,
+            },
+        )
     said = request.scope["state"]["log"]
     said["model_version"], said["requests"] = model.version, len(requests)
     if service.settings.log_histories:

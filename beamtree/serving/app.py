@@ -40,10 +40,10 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
     )
     recommending = recommend_routes(service)
     app.include_router(recommending)
-    app.include_router(open_inference_routes(service))
     app.include_router(item_routes(service))
     app.include_router(model_routes(service))
     app.include_router(health_routes(service))
+    app.include_router(open_inference_routes(service))
     if service.events is not None:
         app.include_router(event_routes(service, service.events))
     if service.settings.admin_token:

@@ -98,8 +98,8 @@ def test_weights_can_be_a_filter(dataset: FakeDataset) -> None:
 
 def test_what_is_no_dataset_or_not_fitted_is_an_error(dataset: FakeDataset) -> None:
     with pytest.raises(InputError, match=r"Expected a RecTools dataset, .* got DataFrame"):
-        RecToolsModel(small_config()).fit(dataset.raw)  # type: ignore[arg-type]
+        RecToolsModel(small_config()).fit(dataset.raw)
     with pytest.raises(InputError, match="has not learned anything yet"):
         RecToolsModel(small_config()).recommend(["a01"], dataset, 3, False)
     with pytest.raises(InputError, match="reads no context"):
-        RecToolsModel().recommend(["a01"], dataset, 3, False, context=dataset.raw)  # type: ignore[arg-type]
+        RecToolsModel().recommend(["a01"], dataset, 3, False, context=dataset.raw)

@@ -11,6 +11,7 @@ from beamtree.data.raw_ids import RawIds
 from beamtree.model.memory import Memory
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
+from beamtree.serving.branch_names import BranchNames
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.limits import FILTER_CACHE_BYTES
 
@@ -57,6 +58,11 @@ class LoadedModel:
     def columns(self) -> list[dict[str, object]]:
         """What is known about the columns of the item table."""
         return self.catalogue.describe_columns()
+
+    @cached_property
+    def branch_names(self) -> BranchNames:
+        """What to call the nodes of the tree."""
+        return BranchNames(self.artefact.tree, self.artefact.item_table, popularity=self.artefact.popularity)
 
 
 def load_model(directory: Path) -> LoadedModel:

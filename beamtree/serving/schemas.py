@@ -342,6 +342,7 @@ class ColumnFacts(BaseModel):
 class NodeSummary(NodeName):
     """A node and what is below it."""
 
+    name: str = Field(description="typical categories, or the most popular titles below; empty where nothing is known")
     leaves: int
     items: int
     sample: list[ItemRow] = Field(description="the most popular items below")
@@ -355,6 +356,20 @@ class NodeAnswer(NodeSummary):
     is_leaf: bool
     path: list[NodeName] = Field(description="from the root to this node")
     children: list[NodeSummary]
+
+
+class Branch(NodeName):
+    """A node of an upper level."""
+
+    name: str = Field(description="typical categories, or the most popular titles below; empty where nothing is known")
+    items: int
+
+
+class BranchesAnswer(BaseModel):
+    """The nodes of the upper levels, from the top down."""
+
+    model_version: str
+    branches: list[Branch]
 
 
 class ModelAnswer(BaseModel):

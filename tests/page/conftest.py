@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
 
-from tests.page.screen import settle
-from tests.serving.models import save_model
+from tests.page.screen import FIRST_BEAM, settle
+from tests.serving.models import TINY, save_model
 from tests.serving.server import Server
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -44,7 +44,7 @@ def browser() -> Iterator[Browser]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server over 300 items 100 .. 399 with titles, three categories, years and tags."""
     folder = tmp_path_factory.mktemp("site")
-    save_model(folder / "model", 300)
+    save_model(folder / "model", 300, settings=TINY | {"retrieval": {"beam_width": FIRST_BEAM, "exclude_seen": True}})
     running = Server(folder / "model", "--watch-seconds", "0", log=folder / "server.log")
     yield running
     running.stop()

@@ -4,7 +4,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.serving.server import Server
 
-FIRST_BEAM = 20
+FIRST_BEAM = 24
+"""The beam width of the model that `site` serves."""
 ANSWERS = 10
 
 

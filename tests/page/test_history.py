@@ -10,7 +10,6 @@ from playwright.sync_api import Request, Route, expect
 from tests.page.conftest import Visit
 from tests.page.screen import (
     ANSWERS,
-    FIRST_BEAM,
     add,
     clear,
     expected_titles,
@@ -163,7 +162,7 @@ def test_a_filter_on_the_category_and_on_another_column(site: Server, visit: Vis
     assert recommended(page) == expected_titles(site, [107], allow=strange)
 
     page.get_by_role("textbox", name="Contains this text").fill("no such tag")
-    expect(page.locator("#recommendations-note")).to_contain_text("Nothing fits this filter")
+    expect(page.locator("#recommendations-note")).to_contain_text("No item fits the filter “tags contains no such tag”")
     assert recommended(page) == []
 
 
@@ -268,8 +267,8 @@ def test_a_recommendation_says_which_liked_item_it_comes_from(
 ) -> None:
     save_model(tmp_path / "model", 60, parts=parts)
     server = start(tmp_path / "model")
-    page = visit(server, fragment="#item=120&item=131")
-    result = server.recommend(history=[120, 131], k=ANSWERS, beam=FIRST_BEAM, explain=True)
+    page = visit(server, fragment="#item=120&item=131&beam=20")
+    result = server.recommend(history=[120, 131], k=ANSWERS, beam=20, explain=True)
     reasons = [item["because_of"] for item in result["items"]]
     shown = page.locator("#recommendations .because")
     assert shown.all_inner_texts() == [f"because of {reason[0]['title']}" for reason in reasons if reason]

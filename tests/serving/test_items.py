@@ -188,3 +188,19 @@ def test_a_browser_asks_again_and_gets_the_file_only_when_it_has_changed(server:
     assert (again.status, again.body) == (304, b"")
     assert (again.headers["etag"], again.headers["cache-control"]) == (first.headers["etag"], "no-cache")
     assert server.get(path, **{"If-None-Match": '"another"'}).body == first.body
+
+
+def test_upper_branches_are_named_by_what_lives_there(server: Server, artefact: Artefact) -> None:
+    answer = server.get("/v1/tree/branches?per_level=4").json
+    assert [(branch["level"], branch["node"]) for branch in answer["branches"]] == [
+        (1, 0),
+        (1, 1),
+        *((2, node) for node in range(4)),
+    ]
+    assert sum(branch["items"] for branch in answer["branches"][:2]) == artefact.tree.num_items
+    assert all(branch["name"] for branch in answer["branches"])
+    assert server.get("/v1/tree/branches?per_level=0").status == 422
+    node = server.get("/v1/tree/nodes/1/0").json
+    assert [node["name"], *(child["name"] for child in node["children"])] == [
+        answer["branches"][place]["name"] for place in (0, 2, 3)
+    ]

@@ -10,10 +10,10 @@ from beamtree.data.columns import CATEGORY
 from beamtree.retrieval.request import DEFAULT_K
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.catalogue import count_values
-from beamtree.serving.limits import SAMPLED_ITEMS
+from beamtree.serving.limits import NAMED_BRANCHES, SAMPLED_ITEMS
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.routes.contract import NODE_ERRORS
-from beamtree.serving.schemas import ModelAnswer, NodeAnswer
+from beamtree.serving.routes.contract import NODE_ERRORS, QUERY_ERRORS
+from beamtree.serving.schemas import BranchesAnswer, ModelAnswer, NodeAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
@@ -56,6 +56,23 @@ def model_routes(service: Service) -> APIRouter:
             lambda: describe_node(model, level, node, sample=sample), connection=request.client
         )
         return json_response(described)
+
+    @router.get(
+        "/v1/tree/branches",
+        response_model=BranchesAnswer,
+        responses=QUERY_ERRORS,
+        summary="The branches on the upper levels of the tree, each with a name",
+    )
+    async def upper_branches(
+        request: Request,
+        per_level: Annotated[int, Query(ge=1, le=NAMED_BRANCHES, description="levels with at most so many nodes")] = 16,
+    ) -> Response:
+        model = service.deployment.current
+        named = await service.look_up(
+            lambda: {"model_version": model.version, "branches": name_branches(model, per_level=per_level)},
+            connection=request.client,
+        )
+        return json_response(named)
 
     return router
 
@@ -110,6 +127,23 @@ def describe_node(model: LoadedModel, level: int, node: int, *, sample: int) -> 
     }
 
 
+def name_branches(model: LoadedModel, *, per_level: int) -> list[dict[str, Any]]:
+    """Level, node, name and number of items of every node on the levels that have at most so many nodes."""
+    tree, occupied_before = model.artefact.tree, np.zeros(model.artefact.tree.num_leaves + 1, dtype=np.int64)
+    np.cumsum(tree.item_at_leaf >= 0, out=occupied_before[1:])
+    branches: list[dict[str, Any]] = []
+    for level in range(1, tree.height):
+        if tree.level_sizes[level] > per_level:
+            break
+        first, end = tree.leaf_ranges(np.arange(tree.level_sizes[level]), level)
+        items = (occupied_before[end] - occupied_before[first]).tolist()
+        branches += [
+            {"level": level, "node": node, "name": model.branch_names.name(level, node), "items": count}
+            for node, count in enumerate(items)
+        ]
+    return branches
+
+
 def summarise_node(model: LoadedModel, level: int, node: int, *, sample: int) -> dict[str, Any]:
     """How much is below a node, its most popular items and its most frequent categories."""
     tree, catalogue = model.artefact.tree, model.catalogue
@@ -124,6 +158,7 @@ def summarise_node(model: LoadedModel, level: int, node: int, *, sample: int) ->
     return {
         "level": level,
         "node": node,
+        "name": model.branch_names.name(level, node),
         "leaves": end - first,
         "items": len(items),
         "sample": catalogue.rows(shown, catalogue.default_columns),

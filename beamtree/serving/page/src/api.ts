@@ -99,8 +99,13 @@ export interface Model {
   columns: Column[];
 }
 
-export interface NodeSummary extends NodeName {
+/** A node of an upper level; its name is what is typical of the items below, or empty. */
+export interface Branch extends NodeName {
+  name: string;
   items: number;
+}
+
+export interface NodeSummary extends Branch {
   sample: Item[];
   values: Value[];
 }
@@ -211,6 +216,11 @@ export class Server {
       found.push(...some.map((id) => (unknown.has(id) ? null : (known.next().value ?? null))));
     }
     return found;
+  }
+
+  /** The nodes of the levels that have at most so many, from the top down. */
+  async branches(perLevel: number): Promise<Branch[]> {
+    return (await call<{ branches: Branch[] }>(`v1/tree/branches?per_level=${perLevel}`, {})).branches;
   }
 
   node(place: NodeName, signal: AbortSignal): Promise<NodeAnswer> {

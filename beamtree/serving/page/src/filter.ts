@@ -53,6 +53,13 @@ export class Filter {
     return column && value ? { column: column.name, value } : null;
   }
 
+  /** The choice as people say it; empty for none. */
+  get words(): string {
+    const { choice } = this;
+    if (!choice) return "";
+    return `${choice.column.replaceAll("_", " ")} ${this.column?.values ? "is" : "contains"} ${choice.value}`;
+  }
+
   get condition(): Condition | null {
     const column = this.column;
     const choice = this.choice;

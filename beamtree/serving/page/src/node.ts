@@ -47,13 +47,12 @@ export class NodePanel {
     });
   }
 
-  /** Show a node, on the side where it is not itself, so that both can be seen. */
-  async open(place: NodeName, isRightOfCentre?: boolean): Promise<void> {
+  /** Show a node, below the tree. */
+  async open(place: NodeName): Promise<void> {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
     const hadFocus = this.panel.contains(document.activeElement);
     this.place = place;
-    if (isRightOfCentre !== undefined) this.panel.classList.toggle("on-left", isRightOfCentre);
     this.events.moved(place);
     try {
       const answer = await this.server.node(place, asking.signal);
@@ -98,24 +97,38 @@ export class NodePanel {
     const parent = answer.path.at(-2);
     const title =
       answer.level === 0 ? "The whole tree" : answer.is_leaf ? "One item" : `A branch on level ${answer.level}`;
+    const name = answer.level > 0 && !answer.is_leaf ? answer.name : "";
     const shown = answer.items > MANY ? answer.sample.slice(0, FEW) : answer.sample;
     const heading =
       shown.length < answer.items
         ? `Most popular of ${plural(answer.items, "item")} below`
         : `${plural(answer.items, "item")} below`;
     this.fill(
-      html("h3", { tabindex: "-1" }, title),
-      ...(parent
-        ? [button("↑ level up", { class: "up", "aria-label": "One level up" }, () => void this.open(parent))]
-        : []),
-      html("p", { class: "fate" }, this.fateText(answer)),
-      ...(answer.values.length && !answer.is_leaf ? [shares(answer)] : []),
-      html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "No item stands here") : heading),
-      html("ul", { class: "sample" }, ...shown.map((item) => this.row(item))),
+      html(
+        "div",
+        {},
+        html("h3", { tabindex: "-1" }, title),
+        ...(parent
+          ? [button("↑ level up", { class: "up", "aria-label": "One level up" }, () => void this.open(parent))]
+          : []),
+        ...(name ? [html("p", { class: "branch-title" }, name)] : []),
+        html("p", { class: "fate" }, this.fateText(answer)),
+        ...(answer.values.length && !answer.is_leaf ? [shares(answer)] : []),
+      ),
+      html(
+        "div",
+        {},
+        html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "No item stands here") : heading),
+        html("ul", { class: "sample" }, ...shown.map((item) => this.row(item))),
+      ),
       ...(answer.children.length
         ? [
-            html("h4", {}, "It divides into"),
-            html("ul", { class: "children" }, ...answer.children.map((child) => this.child(child))),
+            html(
+              "div",
+              {},
+              html("h4", {}, "It divides into"),
+              html("ul", { class: "children" }, ...answer.children.map((child) => this.child(child))),
+            ),
           ]
         : []),
     );
@@ -153,12 +166,12 @@ export class NodePanel {
 
   private child(child: NodeSummary): HTMLElement {
     const kind = this.events.fateOf(child).kind;
-    const examples = child.sample.map(nameOf).join(", ");
+    const examples = child.sample.map(nameOf).join(" · ");
     const go = button("", { class: `child ${kind}` }, () => void this.open(child));
     go.append(
       html("span", { class: "dot" }),
-      html("span", { class: "name" }, plural(child.items, "item")),
-      html("span", { class: "kind" }, examples ? `such as ${examples}` : ""),
+      html("span", { class: "name" }, child.name || plural(child.items, "item")),
+      html("span", { class: "kind" }, `${child.name ? `${plural(child.items, "item")}: ` : ""}${examples}`),
     );
     return html("li", {}, go);
   }

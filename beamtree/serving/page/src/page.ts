@@ -1,6 +1,7 @@
 // The page: its state, and what follows when it changes.
 
 import {
+  type Branch,
   type Item,
   type ItemId,
   type Model,
@@ -18,13 +19,16 @@ import { type Liked, type Ranks, ranksOf, showHistory, showPinned, showRecommend
 import { NodePanel } from "./node";
 import { Problem } from "./problem";
 import { Search } from "./search";
+import { listNote, widthNote } from "./notes";
 import { Tree } from "./tree";
+import { Walk } from "./walk";
 import { beamSteps, count, milliseconds, plural } from "./words";
 
 const ANSWERS = 10;
-const FIRST_BEAM = 20;
 const WAIT_MILLISECONDS = 90;
 const POPULAR = 60;
+/** Branches carry names on levels with at most so many of them. */
+const NAMED_PER_LEVEL = 32;
 /** The search time shown is the median of so many searches. */
 const TIMINGS = 3;
 
@@ -47,7 +51,8 @@ class Page {
   private considered: Item | null = null;
   private examples: Item[][] = [];
   private exampleShown = -1;
-  private steps: number[] = [FIRST_BEAM];
+  private steps: number[] = [ANSWERS];
+  private branches: Branch[] = [];
   private ranks: Ranks = new Map();
   private pinned: RecommendedItem | null = null;
   private asking: AbortController | null = null;
@@ -73,9 +78,10 @@ class Page {
       isLiked: (id) => this.isLiked(id),
     });
     this.tree = new Tree({
-      open: async (place, { isRightOfCentre, y }) => {
-        await this.nodePanel.open(place, isRightOfCentre);
-        if (isOneColumn.matches) scrollBy({ top: find("tree").getBoundingClientRect().top + y - 0.2 * innerHeight });
+      open: async (place, y) => {
+        await this.nodePanel.open(place);
+        if (isOneColumn.matches) scrollBy({ top: find("tree").getBoundingClientRect().top + y - 0.08 * innerHeight });
+        else find("node").scrollIntoView({ block: "nearest" });
       },
       describe: (text) => {
         find("caption").textContent = text;
@@ -105,10 +111,11 @@ class Page {
     this.filter.offer(this.model, saved.filter);
     this.seenBox.checked = saved.excludeSeen ?? defaults.exclude_seen;
     const most = Math.max(ANSWERS, Math.min(limits.beam, tree.leaves));
-    const wanted = Math.min(most, Math.max(ANSWERS, saved.beam ?? FIRST_BEAM));
+    const wanted = Math.min(most, Math.max(ANSWERS, saved.beam ?? defaults.beam));
     this.steps = beamSteps(Math.min(ANSWERS, most), most, defaults.beam, wanted);
     this.beamSlider.max = String(this.steps.length - 1);
     this.beamSlider.value = String(this.steps.indexOf(wanted));
+    this.branches = await this.server.branches(NAMED_PER_LEVEL);
     this.examples = makeExamples((await this.server.findItems("", POPULAR)).items);
     if (saved.history) this.history = await this.lookUp(saved.history);
     else this.showExample();
@@ -175,7 +182,8 @@ class Page {
   private changed(change: Change): void {
     if (change === "history") this.considered = null;
     const beam = this.steps[Number(this.beamSlider.value)]!;
-    find("beam-value").textContent = count(beam);
+    const isOwn = beam === this.model.defaults.beam;
+    find("beam-value").textContent = isOwn ? `${count(beam)}, as the model is set` : count(beam);
     const place = Number(this.beamSlider.value) / Math.max(1, this.steps.length - 1);
     this.beamSlider.style.setProperty("--place", String(place));
     this.beamSlider.setAttribute("aria-valuetext", `${count(beam)} branches kept on each level`);
@@ -234,7 +242,7 @@ class Page {
         await this.meetModel();
         return this.changed("history");
       }
-      this.show(results[0], change, considered);
+      this.show(results[0], question, change, considered);
       await this.compare(question, results[0], signal);
     } catch (error) {
       if (!signal.aborted) this.problem.show(error, () => void this.ask(change));
@@ -243,7 +251,8 @@ class Page {
     }
   }
 
-  private show(answer: Recommendation, change: Change, considered: Item | null): void {
+  private show(answer: Recommendation, question: Question, change: Change, considered: Item | null): void {
+    const { condition } = question;
     const before = change === "beam" ? this.ranks : null;
     this.ranks = ranksOf(answer);
     showRecommendations(answer, before, {
@@ -255,11 +264,14 @@ class Page {
       add: (item) => this.add(item),
     });
     this.pin(answer.items.find((item) => item.item_id === this.pinned?.item_id) ?? null);
-    this.tree.show(this.model.tree, answer, change === "history");
+    this.tree.show(new Walk(this.model.tree, answer, this.branches, condition !== null), change === "history");
     this.nodePanel.refresh();
     const scored = answer.beam?.levels.reduce((sum, level) => sum + level.scored, 0);
     find("looked-at").textContent = scored === undefined ? "–" : `${count(scored)} of ${count(this.model.tree.nodes)}`;
-    find("recommendations-note").textContent = noteOn(answer, considered);
+    find("beam-note").textContent = widthNote(answer, question.beam);
+    find("recommendations-note").textContent = considered
+      ? `If you add ${nameOf(considered)}:`
+      : listNote(answer, { wanted: question.k, filter: this.filter.words, excludesSeen: question.excludeSeen });
     find("announcement").textContent = answer.items.length
       ? `${plural(answer.items.length, "recommendation")}, first ${nameOf(answer.items[0]!)}`
       : "No recommendations";
@@ -297,13 +309,6 @@ class Page {
     showPinned(item?.item_id ?? null);
     this.tree.point(item);
   }
-}
-
-function noteOn(answer: Recommendation, considered: Item | null): string {
-  if (!answer.items.length) return "Nothing fits this filter. Choose another one.";
-  if (answer.source === "popularity") return "The most popular items, until you say what you liked.";
-  if (considered) return `If you add ${nameOf(considered)}:`;
-  return "Best first, with the model's score.";
 }
 
 void new Page().start();

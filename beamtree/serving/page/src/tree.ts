@@ -1,15 +1,18 @@
 // The drawing: levels from top to bottom, what the beam kept and dropped, and the way to each recommended item.
 
-import { type NodeName, type Recommendation, type RecommendedItem, type TreeFacts, nameOf } from "./api";
+import { type NodeName, type RecommendedItem, nameOf } from "./api";
 import { find, svg } from "./dom";
 import { leafRange, makeAxis, parentOf, wayTo } from "./geometry";
-import { type Fate, type Row, Walk, key } from "./walk";
-import { count, score, sumOf } from "./words";
+import { type Label, fitLabels, shortened } from "./labels";
+import { type Fate, type Row, type Walk, key } from "./walk";
+import { count, plural, score, sumOf } from "./words";
 
 /** A level with more nodes than this is drawn as thin strokes, but for those on the way to recommended items. */
 const CROWDED = 72;
 const ROOM_PER_RECOMMENDED = 20.5;
 const REACH = 16;
+/** Titles stand aslant below the leaves, steeper where these are close together. */
+const TITLES = { wide: { length: 22, slant: 40 }, narrow: { length: 17, slant: 56 } };
 
 interface Point {
   x: number;
@@ -22,7 +25,8 @@ interface Drawn extends NodeName, Point {
 }
 
 export interface TreeEvents {
-  open(place: NodeName, at: { isRightOfCentre: boolean; y: number }): void;
+  /** A node was selected, so many pixels below the top of the drawing. */
+  open(place: NodeName, y: number): void;
   /** Words on what is being pointed at; empty for nothing. */
   describe(text: string): void;
 }
@@ -54,9 +58,9 @@ export class Tree {
     this.frame.addEventListener("keydown", (event) => this.placeOf(event.target) && this.press(event));
   }
 
-  show(tree: TreeFacts, answer: Recommendation, isNewWalk: boolean): void {
-    this.walk = new Walk(tree, answer);
-    find("tree-empty").hidden = this.walk.beam !== null || answer.items.length === 0;
+  show(walk: Walk, isNewWalk: boolean): void {
+    this.walk = walk;
+    find("tree-empty").hidden = walk.beam !== null || walk.answer.items.length === 0;
     this.draw(isNewWalk);
   }
 
@@ -91,7 +95,8 @@ export class Tree {
     const left = isNarrow ? 26 : 62;
     const right = Math.max(20, 10 + longest * 6.6);
     const room = this.width - left - right;
-    const gap = Math.round(Math.max(22, Math.min(44, Math.max(340, innerHeight / 2) / tree.height)));
+    const gap = Math.round(Math.max(22, Math.min(44, Math.max(340, 0.43 * innerHeight) / tree.height)));
+    const titles = isNarrow ? TITLES.narrow : TITLES.wide;
     const leaves = answer.items.flatMap((item) => item.path?.at(-1)?.node ?? []);
     const wanted = Math.min(0.72, Math.max(0.4, (leaves.length * ROOM_PER_RECOMMENDED) / room));
     const axis = makeAxis(tree, leaves, beam?.levels ?? [], leaves.length ? wanted : 0);
@@ -104,14 +109,15 @@ export class Tree {
     const links = rows.map((row) => this.drawLinks(row, left, this.width - right));
     const nodes = rows.map((row) => this.drawNodes(row, isNarrow));
     const hadFocus = this.drawing.contains(document.activeElement);
-    const height = 24 + gap * tree.height + 20;
+    const height = 24 + gap * tree.height + 26 + (leaves.length ? 6.6 * titles.length * Math.sin((titles.slant * Math.PI) / 180) : 0);
     this.drawing.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     this.drawing.setAttribute("width", String(this.width));
     this.drawing.setAttribute("height", String(height));
     this.drawing.replaceChildren(
       ...links,
       ...nodes,
-      this.drawRecommended(),
+      ...rows.filter(({ level }) => level < tree.height).map((row) => this.drawNames(row, left, this.width - right)),
+      this.drawRecommended(titles),
       ...["ring", "hover", "highlight"].map((name) => svg("g", { class: name })),
     );
     this.drawing.classList.toggle("without-beam", !beam);
@@ -207,7 +213,23 @@ export class Tree {
     return point;
   }
 
-  private drawRecommended(): SVGGElement {
+  /** Names beside the branches of a level that has them, where there is room. */
+  private drawNames({ level, kept, dropped, ways }: Row, start: number, end: number): SVGGElement {
+    const group = inLevel(level);
+    const isWay = new Set(ways.map(key));
+    const others = [...kept, ...dropped].filter((place) => !isWay.has(key(place)));
+    const labels = [...ways, ...others].map((place): Label => {
+      const { x, y } = this.place(place);
+      return { x, y, text: this.walk!.nameOf(place), isImportant: isWay.has(key(place)) };
+    });
+    for (const { x, y, text, isImportant, isLeft } of fitLabels(labels, start, end)) {
+      const anchor = { x: x + (isLeft ? -9 : 9), y: y - 5, "text-anchor": isLeft ? "end" : "start" };
+      group.append(svg("text", { class: `branch-name${isImportant ? " way" : ""}`, ...anchor }, text));
+    }
+    return group;
+  }
+
+  private drawRecommended(titles: { length: number; slant: number }): SVGGElement {
     const { tree, answer } = this.walk!;
     const found = answer.items.flatMap((item) => {
       const leaf = item.path?.at(-1);
@@ -222,7 +244,11 @@ export class Tree {
       const label = `Recommended, rank ${item.rank}: ${nameOf(item)}`;
       const mark = { class: "recommended", "data-node": key(leaf), role: "button", tabindex: -1, "aria-label": label };
       const rank = svg("text", { x, y: y + radius * 0.4, "text-anchor": "middle" }, String(item.rank));
-      group.append(svg("g", mark, svg("circle", { cx: x, cy: y, r: radius.toFixed(1) }), rank));
+      const below = { x: x - 3, y: y + radius + 11, transform: `rotate(${titles.slant} ${x - 3} ${y + radius + 8})` };
+      group.append(
+        svg("text", { class: "leaf-title", "aria-hidden": "true", ...below }, shortened(nameOf(item), titles.length)),
+        svg("g", mark, svg("circle", { cx: x, cy: y, r: radius.toFixed(1) }), rank),
+      );
     }
     return group;
   }
@@ -285,15 +311,19 @@ export class Tree {
     if (text) return this.events.describe(text);
     if (this.pointed?.path && beam) {
       const because = beam.exact
-        ? "so wide a beam looks at every item."
+        ? "every item that may be recommended was looked at."
         : `every branch on its way was among the best ${count(beam.width)} of its level; # is its place there.`;
       const parts = sumOf(this.pointed.parts);
       const sum = parts && this.pointed.score !== null ? ` Its score ${score(this.pointed.score)} = ${parts}.` : "";
       return this.events.describe(`${nameOf(this.pointed)} was found because ${because}${sum}`);
     }
-    if (beam?.exact) {
+    const eligible = this.walk?.eligible ?? null;
+    if (eligible !== null) {
       return this.events.describe(
-        "So wide a beam looks at every item at once. Narrow it, and it has to choose branches.",
+        this.walk!.isFiltered
+          ? `The filter leaves ${plural(eligible, "item")}, no more than the beam is wide: the search scores ` +
+              `${eligible === 1 ? "it" : "all of them"} directly and need not choose branches.`
+          : "So wide a beam looks at every item at once. Narrow it, and it has to choose branches.",
       );
     }
     this.events.describe("Point at a recommendation to see its way; select a node to see what lives below it.");
@@ -318,9 +348,7 @@ export class Tree {
       mark.setAttribute("tabindex", "0");
       this.current = key(place);
     }
-    const { x, y } = this.place(place);
-    if (isOpening)
-      this.events.open({ level: place.level, node: place.node }, { isRightOfCentre: x > this.width / 2, y });
+    if (isOpening) this.events.open({ level: place.level, node: place.node }, this.place(place).y);
   }
 
   private press(event: KeyboardEvent): void {

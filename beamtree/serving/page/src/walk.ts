@@ -1,6 +1,6 @@
 // What the beam did: how each node fared, and what there is to draw on each level.
 
-import type { Beam, BeamLevel, NodeName, Recommendation, TreeFacts } from "./api";
+import type { Beam, BeamLevel, Branch, NodeName, Recommendation, TreeFacts } from "./api";
 import { parentOf } from "./geometry";
 import { count, score } from "./words";
 
@@ -34,6 +34,7 @@ const UNSEEN: Fate = { kind: "unseen", rank: null, score: null, scored: 0 };
 export class Walk {
   readonly beam: Beam | null;
   readonly onTheWay = new Map<string, NodeName>();
+  private readonly names = new Map<string, string>();
   private readonly fates = new Map<string, Fate>();
   private readonly levels = new Map<number, BeamLevel>();
   private readonly firstLevel: number;
@@ -41,7 +42,10 @@ export class Walk {
   constructor(
     readonly tree: TreeFacts,
     readonly answer: Recommendation,
+    branches: Branch[],
+    readonly isFiltered: boolean,
   ) {
+    for (const branch of branches) this.names.set(key(branch), branch.name);
     this.beam = answer.beam ?? null;
     for (const item of answer.items) for (const step of item.path ?? []) this.onTheWay.set(key(step), step);
     for (const level of this.beam?.levels ?? []) {
@@ -75,9 +79,21 @@ export class Walk {
     return wasReached && !areAllListed ? { ...UNSEEN, kind: "dropped", scored: level.scored } : UNSEEN;
   }
 
+  /** What is typical of the items below a branch; empty on lower levels, where branches have no names. */
+  nameOf(place: NodeName): string {
+    return this.names.get(key(place)) ?? "";
+  }
+
+  /** How many items the search could choose from, where it scored all of them. */
+  get eligible(): number | null {
+    return this.beam?.exact ? (this.beam.levels[0]?.scored ?? null) : null;
+  }
+
   labelOf(place: NodeName): string {
     if (place.level === 0) return "The top of the tree: all items are below";
-    const where = `Level ${place.level}, branch ${count(place.node + 1)} of ${count(this.tree.level_sizes[place.level]!)}`;
+    const name = this.nameOf(place);
+    const number = `Level ${place.level}, branch ${count(place.node + 1)} of ${count(this.tree.level_sizes[place.level]!)}`;
+    const where = name ? `${number} (${name})` : number;
     const fate = this.fateOf(place);
     switch (fate.kind) {
       case "kept":

@@ -30,11 +30,10 @@ from beamtree.serving.wire import Observed, error_response
 HERE = Path(__file__).parent
 PAGE = HERE / "page" / "dist"
 PAGE_POLICY = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"
-DOCS_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 
 def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
-    """The application over a service. The page is served at / where its files are there."""
+    """The application over a service. The page and its docs are served at / and /docs where their files are there."""
     app = FastAPI(
         title="beamtree", version=version("beamtree"), docs_url=None, redoc_url=None, openapi_url="/openapi.json"
     )
@@ -50,9 +49,10 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
         app.include_router(admin_routes(service))
         if service.events is not None:
             app.include_router(forget_routes(service, service.events))
-    app.add_api_route("/docs", _docs, include_in_schema=False)
     if (page / "index.html").is_file():
-        app.router.default = _PageFiles(directory=page, html=True)  # after all routes, also those of another method
+        files = _PageFiles(directory=page, html=True)
+        app.add_api_route("/docs", files.docs, include_in_schema=False)
+        app.router.default = files  # after all routes, also those of another method
     refuse = _refuse_in_one_shape(app, service)
     app.openapi = lambda: _openapi(app, service)  # type: ignore[method-assign]
     answering: ASGIApp = Direct(app, routes=recommending.routes, refuse=refuse)
@@ -89,17 +89,16 @@ class _PageFiles(StaticFiles):
         scope["headers"] = [header for header in scope["headers"] if header[0] != b"range"]  # these files are small
         return await super().get_response(path, scope)
 
+    async def docs(self, request: Request) -> Response:
+        """The interface for people."""
+        return await self.get_response("docs.html", request.scope)
+
     def file_response(self, *arguments: Any, **named: Any) -> Response:
         """A file, with rules for the browser: load nothing from elsewhere, ask each time whether it has changed."""
         response = super().file_response(*arguments, **named)
         response.headers["Cache-Control"] = "no-cache"
         response.headers["Content-Security-Policy"] = PAGE_POLICY
         return response
-
-
-async def _docs() -> Response:
-    text = (HERE / "docs.html").read_bytes()
-    return Response(text, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": DOCS_POLICY})
 
 
 def _refuse_in_one_shape(app: FastAPI, service: Service) -> Refuse:

@@ -86,8 +86,10 @@ class Condition(_Asked):
 class Allow(_Asked):
     """Which items may come back: these ids, and those that meet all conditions; given both, both must hold."""
 
-    ids: list[ItemId] | None = None
-    where: Annotated[list[Condition], Field(max_length=CONDITIONS)] | None = None
+    ids: list[ItemId] | None = Field(None, description="only these items")
+    where: Annotated[list[Condition], Field(max_length=CONDITIONS)] | None = Field(
+        None, description="only items that meet all of these conditions"
+    )
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
@@ -136,7 +138,7 @@ class Recommend(_Asked):
 class RecommendMany(_Asked):
     """Several requests in one call."""
 
-    requests: Annotated[list[Recommend], Field(min_length=1)]
+    requests: Annotated[list[Recommend], Field(min_length=1, description="each as for one request")]
 
 
 def _one_or_many(body: object) -> str:

@@ -16,7 +16,7 @@ const digests = (folder, names) =>
 rmSync(target, { recursive: true, force: true });
 mkdirSync(target);
 await build({
-  entryPoints: [join(sources, "page.ts"), join(sources, "page.css")],
+  entryPoints: ["page.ts", "page.css", "docs.ts", "docs.css"].map((name) => join(sources, name)),
   outdir: target,
   bundle: true,
   minify: true,
@@ -26,11 +26,13 @@ await build({
   logLevel: "warning",
 });
 const version = (name) => sha256(readFileSync(join(target, name))).slice(0, 12);
-const html = readFileSync(join(sources, "index.html"), "utf8").replace(
-  /(src|href)="(page\.(?:js|css))"/g,
-  (_, attribute, name) => `${attribute}="${name}?v=${version(name)}"`,
-);
-writeFileSync(join(target, "index.html"), html);
+for (const page of ["index.html", "docs.html"]) {
+  const html = readFileSync(join(sources, page), "utf8").replace(
+    /(src|href)="((?:page|docs)\.(?:js|css))"/g,
+    (_, attribute, name) => `${attribute}="${name}?v=${version(name)}"`,
+  );
+  writeFileSync(join(target, page), html);
+}
 writeFileSync(join(target, "favicon.svg"), readFileSync(join(sources, "favicon.svg")));
 
 const recorded = {

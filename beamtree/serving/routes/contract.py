@@ -82,11 +82,13 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     schemas["EventsBody"]["properties"]["events"]["maxItems"] = limits.events
     for choice in asked["beam"]["anyOf"] + inferred["beam"]["anyOf"]:
         if choice["type"] == "integer":
+            choice["minimum"] = choice.pop("ge", 1)
             choice["maximum"] = limits.beam
     _tell_what_must_be_given(schemas)
-    _tell_about(model, document)
-    if histories is not None and histories.users is not None:
-        _only(schemas, "UserId", histories.users)
+    users = None if histories is None else histories.users
+    if users is not None:
+        _only(schemas, "UserId", users)
+    _tell_about(model, document, user=1 if users is None or users.holds_integers else "u1")
 
 
 def _tell_what_must_be_given(schemas: dict[str, Any]) -> None:
@@ -99,8 +101,8 @@ def _tell_what_must_be_given(schemas: dict[str, Any]) -> None:
     asked["oneOf"] = either
 
 
-def _tell_about(model: LoadedModel, document: dict[str, Any]) -> None:
-    """Which ids and columns there are, with examples that work."""
+def _tell_about(model: LoadedModel, document: dict[str, Any], *, user: Id) -> None:
+    """Which ids and columns there are, with examples that work. user: an id such as users have."""
     schemas = document["components"]["schemas"]
     popular = model.ids.decode(model.catalogue.most_popular[:3])
     id_type = _only(schemas, "ItemId", model.ids)
@@ -118,7 +120,7 @@ def _tell_about(model: LoadedModel, document: dict[str, Any]) -> None:
                     parameter["schema"] = {"type": "array", "items": {"$ref": REFERENCE.format(model="ColumnName")}}
             body = route.get("requestBody", {}).get("content", {}).get("application/json")
             if body is not None:
-                body["example"] = _example(path, popular)
+                body["example"] = _example(path, popular, user=user, columns=model.catalogue.default_columns)
 
 
 def _only(schemas: dict[str, Any], name: str, ids: RawIds) -> str:
@@ -128,9 +130,9 @@ def _only(schemas: dict[str, Any], name: str, ids: RawIds) -> str:
     return wanted
 
 
-def _example(path: str, popular: list[Id]) -> dict[str, Any]:
+def _example(path: str, popular: list[Id], *, user: Id, columns: list[str]) -> dict[str, Any]:
     if path == "/v1/events":
-        return {"events": [{"user_id": 1, "item_id": popular[0]}]}
+        return {"events": [{"user_id": user, "item_id": popular[0]}]}
     if path.endswith("/infer"):
         texts = [str(item) for item in popular]
         return {
@@ -138,8 +140,8 @@ def _example(path: str, popular: list[Id]) -> dict[str, Any]:
             "parameters": {"k": 5},
         }
     if path == "/admin/forget":
-        return {"user_id": 1}
-    return {"history": popular, "k": 5, "exclude_seen": True, "columns": ["title", "category"], "explain": True}
+        return {"user_id": user}
+    return {"history": popular, "k": 5, "exclude_seen": True, "columns": columns, "explain": True}
 
 
 def _longest(schema: dict[str, Any], limit: int) -> None:

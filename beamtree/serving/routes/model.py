@@ -38,8 +38,8 @@ def model_routes(service: Service) -> APIRouter:
     )
     async def tree_node(
         request: Request,
-        level: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
-        node: Annotated[int, Path(ge=0, le=LARGEST_NUMBER)],
+        level: Annotated[int, Path(ge=0, le=LARGEST_NUMBER, description="0 is the root", examples=[1])],
+        node: Annotated[int, Path(ge=0, le=LARGEST_NUMBER, description="from 0, left to right", examples=[0])],
         sample: Annotated[int, Query(ge=0, le=SAMPLED_ITEMS, description="how many items below to show")] = 10,
     ) -> Response:
         model = service.deployment.current

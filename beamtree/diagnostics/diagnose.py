@@ -1,5 +1,6 @@
 """From a saved model and its log to all diagnostics: here the measures meet."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,15 +12,20 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import Split
+from beamtree.diagnostics.accuracy import measure_accuracy
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users
 from beamtree.diagnostics.bound import BoundTerms, Constants, bound_terms, measure_norms
 from beamtree.diagnostics.contributions import measure_contributions, num_contribution_searches
 from beamtree.diagnostics.estimators import NamedEstimator
+from beamtree.diagnostics.example_lists import take_examples
+from beamtree.diagnostics.exposure import measure_exposure
 from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
 from beamtree.diagnostics.label_changes import LabelChanges, Rule, measure_label_changes, rectified_labels, softmax
+from beamtree.diagnostics.latency import Clock, latency_widths, measure_latency
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import learned_parts, scorer_of
+from beamtree.diagnostics.ranked_lists import num_systems, rank_for_users
 from beamtree.diagnostics.report import AttentionReport, Diagnostics, LevelReport, Subject
 from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
@@ -70,14 +76,9 @@ def examine(
     """Find the model's held-out users in its log again.
 
     DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
-    is held out; InputError for a model of counted memory alone, which has no loss and no network to look into.
+    is held out.
     """
     artefact = model.recommender.artefact
-    if not learned_parts(artefact):
-        raise InputError(
-            "This model only counts: there is no loss and no network to look into. Use `beamtree evaluate`, or fit a "
-            "model that learns (a preset other than instant)."
-        )
     dataset = model.prepare(interactions)
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))
@@ -86,18 +87,38 @@ def examine(
 
 
 def diagnose(
-    examined: Examined, estimator: NamedEstimator | None, *, progress: Progress = lambda *_: None
+    examined: Examined,
+    estimator: NamedEstimator | None,
+    *,
+    progress: Progress = lambda *_: None,
+    clock: Clock = time.perf_counter,
 ) -> Diagnostics:
-    """Measure everything; the same seed gives the same numbers.
+    """Measure everything; the same seed gives the same numbers, but for the times, which are the clock's.
 
     estimator: whose probabilities rectified labels rest on; a score without attention needs none, and InputError where
     one with attention has none.
     """
     artefact, asked = examined.artefact, examined.asked
     tree, config = artefact.tree, artefact.config
+    ranked = rank_for_users(
+        artefact,
+        examined.dataset,
+        examined.split,
+        asked.users,
+        advance=_counter(progress, "model and baselines", num_systems(examined.dataset, artefact)),
+    )
+    own_width = config.retrieval.beam_width
+    latency = measure_latency(
+        ranked.engine,
+        ranked.requests,
+        own_width=own_width,
+        clock=clock,
+        advance=_counter(progress, "latency", 1 + len(latency_widths(tree.num_leaves, own_width=own_width))),
+    )
     plan = LevelPlan.of(tree, config=config)
-    measures = _measure_histories(examined, plan, progress=progress)
-    levels = tuple(_level_report(level, measures, plan=plan, asked=asked) for level in range(1, tree.height + 1))
+    measures = _measure_histories(examined, plan, progress=progress) if learned_parts(artefact) else []
+    depths = range(1, tree.height + 1) if measures else ()
+    levels = tuple(_level_report(level, measures, plan=plan, asked=asked) for level in depths)
     searches = (1 + len(beam_widths(tree))) * num_scanned_users(tree, users=len(asked.users))
     beams = compare_beams(
         artefact, examined.dataset, asked.users, advance=_counter(progress, "beam search and exact scan", searches)
@@ -118,6 +139,10 @@ def diagnose(
         )
     return Diagnostics(
         subject=_subject(examined, plan),
+        accuracy=measure_accuracy(ranked, num_items=tree.num_items, config=config, seed=examined.seed),
+        exposure=measure_exposure(ranked, popularity=artefact.popularity),
+        examples=take_examples(artefact, examined.dataset, ranked),
+        latency=latency,
         levels=levels,
         sampling_start=plan.start,
         beams=beams,

@@ -135,8 +135,6 @@ def bound_section(diagnostics: Diagnostics) -> Section | None:
         )
         for layer in (*norms.attention, *norms.layers)
     ]
-    share = bound.complexity / bound.total
-    of_weights = "nearly all of it" if share > 0.99 else f"{share:.0%} of it"
     rectified = (
         f"Labels: g(ε) = {constants.label_discrepancy:.3f} flips per target at an assumed ε of "
         f"{constants.assumed_error:.0e}, by {labels.estimator}. "
@@ -149,9 +147,9 @@ def bound_section(diagnostics: Diagnostics) -> Section | None:
         meaning="The paper's worst-case bound on the expected training loss, term by term. It says nothing about "
         "accuracy: it holds for the worst network with weights of this size and is looser than the truth by many "
         "orders of magnitude. Use it to compare terms of two models on the same data.",
-        reading=f"The bound is {compact(bound.total)} nats, {of_weights} from the size of the weights: vacuous as a "
-        f"number, as such bounds are. What training moves directly: loss {compact(bound.empirical_loss)}, sampler "
-        f"{compact(bound.divergence)}, finite sample {compact(bound.concentration)} nats.",
+        reading=f"What training moves directly: loss {compact(bound.empirical_loss)}, sampler "
+        f"{compact(bound.divergence)}, finite sample {compact(bound.concentration)} nats. The sum with the size of the "
+        "weights is not shown: it is vacuous, as such bounds are.",
         plot=plot_bound(bound),
         tables=(
             Table(("term", "nats", "formula"), tuple(rows), texts=(0, 2)),

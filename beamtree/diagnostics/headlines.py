@@ -16,47 +16,41 @@ class Headline:
     remark: str
 
 
-MOST_HEADLINES = 6
-
-
 def headlines(diagnostics: Diagnostics) -> list[Headline]:
-    """What was found, each in one line, the most telling first; as many as can be taken in at a glance."""
-    subject, leaves = diagnostics.subject, diagnostics.levels[-1]
-    beam = result_at(diagnostics, subject.beam_width)
-    lines = [
-        Headline(f"F@20 at beam {beam.width}", f"{beam.f.mean:.4f}", f"exact scan {diagnostics.beams.scan_f.mean:.4f}"),
-        Headline("exact top 20 found", percent(beam.overlap), f"at beam {beam.width}"),
+    """What an operator asks first: is it good, is it better than something simple, what is shown, how long it takes."""
+    accuracy, exposure, latency = diagnostics.accuracy, diagnostics.exposure, diagnostics.latency
+    f, best = accuracy.model.metrics["f"], accuracy.best_baseline
+    lines = [Headline("F@20", f"{f.mean:.4f}", f"95 % interval {f.low:.4f} to {f.high:.4f}")]
+    if best is not None and best.lead is not None:
+        lead = best.lead
+        lines.append(
+            Headline(
+                "ahead of the best baseline" if lead.mean >= 0.0 else "behind the best baseline",
+                f"{lead.mean:+.4f}",
+                f"{lead.low:+.4f} to {lead.high:+.4f}; {best.name} {best.metrics['f'].mean:.4f}",
+            )
+        )
+    beam = result_at(diagnostics, diagnostics.subject.beam_width)
+    return [
+        *lines,
+        Headline("hit rate@20", f"{accuracy.model.metrics['hit_rate'].mean:.0%}", "of the users get a hit"),
+        Headline(
+            "catalogue shown",
+            f"{exposure.model.coverage:.1%}",
+            f"{exposure.model.shown_items:,} of {exposure.items:,} items in {exposure.places:,} places",
+        ),
+        Headline(
+            "popular tenth",
+            f"{exposure.model.head_share:.0%}",
+            f"of the places; {exposure.label_head_share:.0%} of what people chose",
+        ),
+        Headline(
+            f"search at beam {latency.own.width}",
+            f"{latency.own.median:.2g} ms",
+            f"finds {percent(beam.overlap)} of the exact top 20"
+            + ("" if beam.width == latency.own.width else f" at beam {beam.width}"),
+        ),
     ]
-    if diagnostics.parts is not None:
-        lines += [
-            Headline(
-                f"F@20 without {part.part}",
-                f"{part.without.f.mean:.4f}",
-                f"{-part.f_gain.mean:+.4f} ({-part.f_gain.high:+.4f} to {-part.f_gain.low:+.4f})",
-            )
-            for part in diagnostics.parts.everybody.parts
-        ]
-    lines.append(Headline("loss on the leaves", f"{leaves.loss.mean:.2f} nats", f"guessing {leaves.chance:.2f}"))
-    attention = diagnostics.attention
-    if attention is not None:
-        lines.append(
-            Headline(
-                "KL on the leaves",
-                f"{unsigned_zero(leaves.from_level.mean)} nats",
-                f"top-down; uniform {unsigned_zero(leaves.uniform.mean)}",
-            )
-        )
-    worst = worst_heap_level(diagnostics)
-    if worst is not None:
-        level, share = worst
-        lines.append(
-            Headline("max-heap violations", percent(share), f"of sibling pairs on level {level}, the worst searched")
-        )
-    if attention is not None:
-        change = next(change for change in attention.labels.changes if change.threshold == 1e-4)
-        by = f"at errors of 1e-4, by {attention.labels.estimator}"
-        lines.append(Headline("labels that flip", percent(change.changed), by))
-    return lines[:MOST_HEADLINES]
 
 
 def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:

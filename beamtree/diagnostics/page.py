@@ -1,44 +1,56 @@
 """The diagnostics as one HTML page that needs nothing but itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 
+from beamtree.diagnostics.cost_sections import latency_section
 from beamtree.diagnostics.fit_sections import bound_section, labels_section, training_section
 from beamtree.diagnostics.headlines import Headline, headlines
+from beamtree.diagnostics.list_sections import accuracy_section, examples_section, exposure_section
 from beamtree.diagnostics.part_sections import parts_section
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.search_sections import beams_section, heap_section, loss_section, sampling_section
 from beamtree.diagnostics.section import Section, Table
 
-# In the order in which one looks for a fault: who contributes, does it learn, does the search find it, why not. None
-# where a model has no such thing.
-SECTIONS: tuple[Callable[[Diagnostics], Section | None], ...] = (
-    parts_section,
-    loss_section,
-    beams_section,
-    heap_section,
-    sampling_section,
-    training_section,
-    labels_section,
-    bound_section,
+SectionOf = Callable[[Diagnostics], Section | None]
+"""None where a model has no such thing."""
+
+# What an operator asks first, theory last.
+GROUPS: tuple[tuple[str, tuple[SectionOf, ...]], ...] = (
+    ("What people get", (accuracy_section, examples_section, exposure_section)),
+    ("What it costs", (latency_section, beams_section)),
+    ("What the parts add", (parts_section,)),
+    (
+        "Theory, for those who train",
+        (loss_section, heap_section, sampling_section, training_section, labels_section, bound_section),
+    ),
 )
 
 
 def render_page(diagnostics: Diagnostics) -> str:
     """The whole page as text; the same diagnostics give the same text."""
-    made = (section_of(diagnostics) for section_of in SECTIONS)
-    sections = [section for section in made if section is not None]
+    made = [(title, [section_of(diagnostics) for section_of in sections]) for title, sections in GROUPS]
+    groups = [(title, [section for section in sections if section is not None]) for title, sections in made]
     template = files("beamtree.diagnostics").joinpath("page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
-        title=escape(f"Model {diagnostics.subject.model}: diagnostics"),
+        title=escape(f"Model {diagnostics.subject.model}"),
         about=escape(_about(diagnostics)),
         headlines="\n".join(_headline(headline) for headline in headlines(diagnostics)),
-        links="\n".join(f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections),
-        sections="\n".join(_section(section) for section in sections),
+        links="\n".join(_links(title, sections) for title, sections in groups if sections),
+        sections="\n".join(_group(title, sections) for title, sections in groups if sections),
         footer=escape(f"Seed {diagnostics.subject.seed}. The same numbers are in the JSON file beside this page."),
     )
+
+
+def _links(title: str, sections: Sequence[Section]) -> str:
+    links = (f'<a href="#{section.key}">{escape(section.title)}</a>' for section in sections)
+    return "\n".join([f"<p>{escape(title)}</p>", *links])
+
+
+def _group(title: str, sections: Sequence[Section]) -> str:
+    return "\n".join([f'<h2 class="group">{escape(title)}</h2>', *(_section(section) for section in sections)])
 
 
 def _about(diagnostics: Diagnostics) -> str:
@@ -61,14 +73,17 @@ def _headline(headline: Headline) -> str:
 
 def _section(section: Section) -> str:
     tables = "\n".join(_table(table) for table in section.tables)
+    shown = "\n".join(_table(table) for table in section.shown)
+    remedy = (
+        f'<p class="remedy"><strong>If it looks bad.</strong> {escape(section.remedy)}</p>\n' if section.remedy else ""
+    )
     readings = "\n".join(f'<p class="reading">{escape(line)}</p>' for line in section.reading.splitlines())
     return (
-        f'<section id="{section.key}">\n<h2>{escape(section.title)}</h2>\n'
+        f'<section id="{section.key}">\n<h3>{escape(section.title)}</h3>\n'
         f"<p>{escape(section.meaning)}</p>\n"
         f"{readings}\n"
-        f"{section.plot}\n"
-        f'<p class="remedy"><strong>If it looks bad.</strong> {escape(section.remedy)}</p>\n'
-        "<details><summary>Numbers, and how they are computed</summary>\n"
+        f'<div class="scroll">{section.plot}</div>\n{shown}\n{remedy}'
+        f"<details><summary>{'Numbers, and how they are' if tables else 'How this is'} computed</summary>\n"
         f'<p class="definition">{escape(section.definition)}</p>\n'
         f"{tables}\n</details>\n</section>"
     )
@@ -81,5 +96,6 @@ def _table(table: Table) -> str:
         return f"<tr>{''.join(opened)}</tr>"
 
     header = cells("th", table.header)
+    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
     rows = "\n".join(cells("td", row) for row in table.rows)
-    return f'<div class="scroll"><table><thead>{header}</thead><tbody>\n{rows}\n</tbody></table></div>'
+    return f'<div class="scroll"><table>{caption}<thead>{header}</thead><tbody>\n{rows}\n</tbody></table></div>'

@@ -105,8 +105,8 @@ def plot_labels(labels: LabelChanges) -> str:
 
 
 def plot_bound(bound: BoundTerms) -> str:
-    """The terms of the bound on a logarithmic scale."""
-    names = [name for name in TERMS if getattr(bound, name) > 0]
+    """The terms of the bound that training moves, on a logarithmic scale."""
+    names = [name for name in TERMS if name != "complexity" and getattr(bound, name) > 0]
     values = [getattr(bound, name) for name in names]
     with figure_style():
         figure, [axes] = panels(height=2.2)

@@ -4,16 +4,20 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from beamtree.diagnostics.accuracy import Accuracy
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.beams import BeamComparison
 from beamtree.diagnostics.bound import BoundTerms
 from beamtree.diagnostics.contributions import Contributions
+from beamtree.diagnostics.example_lists import ExampleList
+from beamtree.diagnostics.exposure import Exposure
 from beamtree.diagnostics.label_changes import LabelChanges
+from beamtree.diagnostics.latency import Latency
 from beamtree.diagnostics.rounds import TrainingHistory
 from beamtree.errors import InputError
 
 KIND = "beamtree diagnostics"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -80,9 +84,17 @@ class AttentionReport:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Everything that was found. parts: None for a score of a single part; attention: None for a score without it."""
+    """Everything that was found.
+
+    levels: none for a score that only counts, which has no loss; parts: None for a score of a single part; attention:
+    None for a score without it.
+    """
 
     subject: Subject
+    accuracy: Accuracy
+    exposure: Exposure
+    examples: tuple[ExampleList, ...]
+    latency: Latency
     levels: tuple[LevelReport, ...]
     sampling_start: int
     beams: BeamComparison

@@ -6,9 +6,11 @@ from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.section import Section, Table, cell, estimated, share_cell
 
 
-def loss_section(diagnostics: Diagnostics) -> Section:
-    """Loss by level beside that of guessing."""
+def loss_section(diagnostics: Diagnostics) -> Section | None:
+    """Loss by level beside that of guessing; None for a score that only counts."""
     levels = diagnostics.levels
+    if not levels:
+        return None
     gained = [1 - level.loss.mean / level.chance if level.chance else 0.0 for level in levels]
     weakest = min(range(len(levels)), key=lambda place: gained[place])
     return Section(
@@ -82,8 +84,10 @@ def beams_section(diagnostics: Diagnostics) -> Section:
     )
 
 
-def heap_section(diagnostics: Diagnostics) -> Section:
-    """Sibling pairs that contradict what is below them."""
+def heap_section(diagnostics: Diagnostics) -> Section | None:
+    """Sibling pairs that contradict what is below them; None for a score that only counts."""
+    if not diagnostics.levels:
+        return None
     worst = worst_heap_level(diagnostics)
     levels = diagnostics.levels[:-1]
     lost = [(level.level, level.lost_paths.mean) for level in levels if level.lost_paths is not None]

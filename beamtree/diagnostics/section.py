@@ -10,17 +10,19 @@ from beamtree.diagnostics.report import Diagnostics
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text; texts: the columns that hold words, the others hold numbers."""
+    """Cells of text; texts: the columns that hold words, the others hold numbers; caption: above it, empty for none."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     texts: tuple[int, ...] = (0,)
+    caption: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
     """One diagnostic on the page. reading: what the numbers say, a paragraph a line; definition: how exactly they are
-    computed.
+    computed; remedy: what to do where it looks bad, empty where there is nothing to advise. tables: below the
+    definition, out of sight until asked for; shown: tables that are always seen.
     """
 
     key: str
@@ -31,6 +33,7 @@ class Section:
     tables: tuple[Table, ...]
     definition: str
     remedy: str
+    shown: tuple[Table, ...] = ()
 
 
 def estimated(diagnostics: Diagnostics) -> str:

@@ -12,7 +12,8 @@ from beamtree.diagnostics.diagnose import diagnose, examine
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.fit_sections import bound_section
 from beamtree.diagnostics.headlines import headlines
-from beamtree.diagnostics.page import SECTIONS, render_page
+from beamtree.diagnostics.page import GROUPS, render_page
+from beamtree.diagnostics.plots import compact
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.answers import BeamSearch
@@ -34,7 +35,8 @@ def fitted(*parts: str, **training: object) -> DeepTreeRetriever:
 def looked_into(model: DeepTreeRetriever, *, users: int = 100, seed: int = 0) -> Diagnostics:
     examined = examine(model, LOG, users=users, group=None, seed=seed)
     popularity = PopularityEstimator(examined.artefact.popularity)
-    return diagnose(examined, NamedEstimator("popularity", popularity))
+    ticks = iter(range(10**9))
+    return diagnose(examined, NamedEstimator("popularity", popularity), clock=lambda: next(ticks) / 1000)
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +89,9 @@ def test_the_page_is_whole_and_needs_nothing_else(diagnostics: Diagnostics) -> N
     assert page.references
     assert all(reference.startswith("#") for reference in page.references)
     assert not re.search(r"https?:|url\((?!#)|@import|<script|<link", text)
-    assert page.tags.count("section") == len(SECTIONS) == 8
-    assert page.tags.count("svg") == 9, "the parts have two figures"
+    sections = sum(len(group) for _, group in GROUPS)
+    assert page.tags.count("section") == sections == 12
+    assert page.tags.count("svg") == sections, "the parts have two figures, the example lists none"
     assert page.tags.count("table") >= 8
     assert {reference[1:] for reference in page.references} <= set(page.ids)
     assert "prefers-color-scheme: dark" in text
@@ -105,11 +108,15 @@ def test_raw_text_never_becomes_markup(diagnostics: Diagnostics) -> None:
 
 def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
     found = json.loads(diagnostics.to_json())
-    assert (found["kind"], found["format_version"]) == ("beamtree diagnostics", 1)
+    assert (found["kind"], found["format_version"]) == ("beamtree diagnostics", 2)
     assert set(found) == {
         "kind",
         "format_version",
         "subject",
+        "accuracy",
+        "exposure",
+        "examples",
+        "latency",
         "levels",
         "sampling_start",
         "beams",
@@ -178,9 +185,33 @@ def test_the_same_seed_gives_the_same_page(model: DeepTreeRetriever, diagnostics
 
 def test_headlines_are_few_and_named(diagnostics: Diagnostics) -> None:
     lines = headlines(diagnostics)
-    assert 4 <= len(lines) <= 6
-    assert {"F@20 without attention", "F@20 without memory"} <= {line.name for line in lines}
-    assert f"{diagnostics.beams.scan_f.mean:.4f}" in lines[0].remark
+    assert lines[0].name == "F@20"
+    assert len(lines) == 6
+    said = " ".join(f"{line.name} {line.value} {line.remark}" for line in lines)
+    assert all(word in said for word in ("baseline", "hit rate", "catalogue shown", "popular tenth", "ms"))
+    assert not any(word in said for word in ("nats", "KL", "heap", "loss"))
+
+
+def test_what_an_operator_asks_comes_first_and_theory_last(diagnostics: Diagnostics) -> None:
+    keys = re.findall(r'<section id="(\w+)">', render_page(diagnostics))
+    assert keys[:5] == ["accuracy", "examples", "exposure", "latency", "beams"]
+    assert keys[-6:] == ["loss", "heap", "sampling", "training", "labels", "bound"]
+
+
+def test_no_vacuous_bound_is_told(diagnostics: Diagnostics) -> None:
+    section = bound_section(diagnostics)
+    assert section is not None
+    told = f"{section.reading} {section.meaning} {section.remedy} {section.plot}"
+    assert compact(diagnostics.bound.total) not in told
+    assert compact(diagnostics.bound.complexity) not in told
+
+
+def test_a_model_that_only_counts_has_a_report_without_theory() -> None:
+    found = looked_into(fitted("memory"))
+    keys = re.findall(r'<section id="(\w+)">', render_page(found))
+    assert keys == ["accuracy", "examples", "exposure", "latency", "beams"]
+    assert found.levels == ()
+    assert json.loads(found.to_json())["levels"] == []
 
 
 @pytest.mark.parametrize("parts", [("tower", "memory"), ("tower",), ("attention",), ("attention", "tower", "memory")])

@@ -1,0 +1,89 @@
+"""What a request costs, in words and as a figure: latency against beam width."""
+
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from beamtree.diagnostics.latency import Latency
+from beamtree.diagnostics.report import Diagnostics
+from beamtree.diagnostics.section import Section, Table
+from beamtree.diagnostics.svg import FAINT, INK, SERIES, figure_style, panels, to_svg
+
+TICK_RATIO = 1.8
+NOTICEABLE = 1.2
+"""How many times as long a search has to take before the report calls it slower."""
+
+
+def latency_section(diagnostics: Diagnostics) -> Section:
+    """Milliseconds by beam width."""
+    latency = diagnostics.latency
+    own, narrow, wide = latency.own, latency.results[0], latency.results[-1]
+    faster = latency.scan / own.median if own.median > 0.0 else 1.0
+    beside_scan = (
+        f"{faster:.1f} times as fast as scoring every item"
+        if faster >= NOTICEABLE
+        else "about as long as scoring every item: the catalogue is small"
+    )
+    range_of_widths = (
+        f"A beam of {narrow.width} takes {narrow.median:.2g} ms and scores {narrow.scored_nodes:,.0f} nodes, one of "
+        f"{wide.width:,} {wide.median:.2g} ms and {wide.scored_nodes:,.0f} nodes."
+        if wide.median > NOTICEABLE * narrow.median
+        else "No width makes a difference that anybody would notice."
+    )
+    return Section(
+        key="latency",
+        title="Latency against beam width",
+        meaning="How long one request takes on this machine, without HTTP; the beam width is the lever between speed "
+        "and thoroughness.",
+        reading=f"At the model's own beam of {own.width} a search takes {own.median:.2g} ms (95 % of the requests: at "
+        f"most {own.high:.2g} ms), {beside_scan} ({latency.scan:.2g} ms). {range_of_widths}",
+        plot=plot_latency(latency),
+        shown=(
+            Table(
+                ("beam", "median, ms", "95 %, ms", "nodes scored"),
+                (
+                    *(
+                        (
+                            f"{result.width:,}" + (" (own)" if result.width == latency.own_width else ""),
+                            f"{result.median:.2f}",
+                            f"{result.high:.2f}",
+                            f"{result.scored_nodes:,.0f}",
+                        )
+                        for result in latency.results
+                    ),
+                    ("every item", f"{latency.scan:.2f}", "", f"{diagnostics.beams.num_leaves:,}"),
+                ),
+            ),
+        ),
+        tables=(),
+        definition=f"{latency.requests:,} held-out users, one request at a time after a warm-up, k = 20, by the engine "
+        "of `beamtree serve`. Nodes scored: on average and at most. Times are this machine's, and the only numbers "
+        "of this page that another run does not repeat.",
+        remedy="Too slow: narrow the beam (--beam, retrieval.beam_width) as far as the next section says that nothing "
+        "is lost, or leave out the part of the score that costs most.",
+    )
+
+
+def plot_latency(latency: Latency) -> str:
+    """The median by beam width with a scan of every item as a line, and the nodes scored."""
+    widths = [result.width for result in latency.results]
+    ticks = widths[:1]
+    for width in widths[1:]:
+        if width >= TICK_RATIO * ticks[-1]:
+            ticks.append(width)
+    with figure_style():
+        figure, [left, right] = panels(2)
+        left.set_title("milliseconds per request")
+        left.plot(widths, [result.median for result in latency.results], "o-", color=SERIES[0], label="beam search")
+        left.axhline(latency.scan, color=INK, linestyle=":", linewidth=1.2, label="scoring every item")
+        left.legend(loc="best")
+        left.set_ylim(bottom=0)
+        right.set_title("nodes scored")
+        right.plot(widths, [result.scored_nodes for result in latency.results], "o-", color=SERIES[0])
+        right.set_ylim(bottom=0)
+        right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        for axes in (left, right):
+            axes.set_xscale("log")
+            axes.set_xticks(ticks, [f"{width:,}" for width in ticks])
+            axes.xaxis.set_minor_formatter(NullFormatter())
+            axes.set_xlabel("beam width")
+            axes.axvline(latency.own_width, color=FAINT, linewidth=5, zorder=0)
+        return to_svg(figure, description="Milliseconds per request and nodes scored, by beam width")

@@ -1,4 +1,4 @@
-"""beamtree demo: the whole way on MovieLens 100k, in a few minutes."""
+"""beamtree demo: the whole way on MovieLens 100k, or, with --large, on a made-up bookshop with very many items."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from beamtree.cli.console import fit_progress, messages, results, show_comparison
+from beamtree.cli.demo_large import large_demo
+from beamtree.cli.serve import serve as serve_model
 from beamtree.config import Config
 from beamtree.data.public import fetch
 from beamtree.evaluation.protocol import describe_protocol
@@ -20,9 +22,32 @@ NUM_SHOWN_ITEMS = 5
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/demo"),
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the model; default models/demo or models/demo-large.")
+    ] = None,
+    large: Annotated[
+        bool, typer.Option("--large", help="A made-up bookshop of 150,000 books instead; needs no download.")
+    ] = False,
+    serve: Annotated[bool | None, typer.Option(help="Serve the page at the end; default: with --large.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 lets the system choose.")] = 8000,
 ) -> None:
-    """Fetch MovieLens 100k, fit the small preset, measure it, and recommend to three people it never trained on."""
+    """Fetch MovieLens 100k, fit the small preset, measure it, and recommend to three people it never trained on.
+
+    With --large: make a catalogue of more than 100,000 items, fit a small network for about a minute, compare narrow
+    with wide beams, and serve the page to play with.
+    """
+    folder = out or Path("models/demo-large" if large else "models/demo")
+    if large:
+        large_demo(folder)
+    else:
+        _movies(folder)
+    if large if serve is None else serve:
+        results.print(f"\nServing {folder}; stop with Ctrl-C.", markup=False, soft_wrap=True)
+        serve_model(folder, port=port, access_log=False)
+
+
+def _movies(out: Path) -> None:
     files = fetch("ml-100k", say=messages.print)
     model = DeepTreeRetriever(Config.preset("small"))
     messages.print(f"Learning from {files.interactions} with the small preset ...", markup=False)

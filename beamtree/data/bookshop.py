@@ -155,7 +155,7 @@ def _catalogue(
     first = np.array(FIRST_NAMES)[author_of_book % len(FIRST_NAMES)]
     last = np.array(LAST_NAMES)[author_of_book // len(FIRST_NAMES) % len(LAST_NAMES)]
     words = pl.DataFrame({"adjective": adjective, "noun": noun, "place": place, "first": first, "last": last})
-    title = pl.format("The {} {} of {}", "adjective", "noun", "place")
+    title = pl.format("{} {} of {}", "adjective", "noun", "place")
     return words.select(
         item_id=pl.int_range(1, pl.len() + 1),
         title=pl.when(title.is_duplicated()).then(pl.format("{} ({})", title, "last")).otherwise(title),

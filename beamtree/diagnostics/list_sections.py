@@ -92,16 +92,16 @@ def exposure_section(diagnostics: Diagnostics) -> Section:
     model = exposure.model
     lean = model.head_share - exposure.label_head_share
     towards = "neither way" if abs(lean) < 0.02 else "towards popular items" if lean > 0.0 else "away from them"
-    most = min(exposure.places, exposure.items)
+    shown = f"The lists show {model.shown_items:,} different items, {model.coverage:.1%} of the catalogue"
+    if exposure.places < exposure.items:
+        shown += f" and {model.shown_items / exposure.places:.1%} of what {exposure.places:,} places could show"
     return Section(
         key="exposure",
         title="Coverage and popularity",
         meaning="How much of the catalogue the lists show, and whether they lean towards what is popular anyway more "
         "than people do themselves.",
-        reading=f"The lists show {model.shown_items:,} different items, {model.coverage:.1%} of the catalogue "
-        f"({model.shown_items / most:.1%} of what {exposure.places:,} places could show). The most popular tenth of "
-        f"the items takes {model.head_share:.0%} of the places, but {exposure.label_head_share:.0%} of what people "
-        f"chose: the model leans {towards}.",
+        reading=f"{shown}. The most popular tenth of the items takes {model.head_share:.0%} of the places and "
+        f"{exposure.label_head_share:.0%} of what people chose: the model leans {towards}.",
         plot=plot_exposure(exposure),
         shown=(
             Table(

@@ -12,7 +12,7 @@ from beamtree.types import BoolArray, Int32Array, Int64Array
 MAX_WORDS = 2
 """Categories and titles of one name."""
 
-MIN_SHARE = 0.12
+MIN_SHARE = 0.05
 """Of the items below a branch: a rarer category does not name it, however rare it is elsewhere."""
 
 MIN_LIFT = 1.15

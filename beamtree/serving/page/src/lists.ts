@@ -65,7 +65,6 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
           { class: "what" },
           html("span", { class: "name" }, name),
           html("span", { class: "kind" }, kindOf(item)),
-          ...because(item.because_of ?? [], Object.keys(item.parts ?? {}).length > 1),
         ),
         html(
           "span",
@@ -75,6 +74,7 @@ export function showRecommendations(answer: Recommendation, before: Ranks | null
             ? []
             : [html("span", { class: "score", title: sumOf(item.parts) || "score: higher is better" }, score(item.score)), bar]),
         ),
+        ...because(item.because_of ?? [], Object.keys(item.parts ?? {}).length > 1),
       );
       way.addEventListener("focus", () => events.point(item));
       way.addEventListener("blur", () => events.point(null));

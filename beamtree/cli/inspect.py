@@ -40,7 +40,7 @@ def inspect(
     ] = None,
     users: Annotated[int | None, typer.Option(min=1, help="How many held-out users to ask; default 200.")] = None,
     held_out: Annotated[
-        Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default validation.")
+        Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
     ] = None,
     estimator: Annotated[
         Literal["auto", "popularity", "sasrec"] | None,

@@ -2,6 +2,7 @@
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from beamtree.diagnostics.headlines import milliseconds
 from beamtree.diagnostics.latency import Latency
 from beamtree.diagnostics.report import Diagnostics
 from beamtree.diagnostics.section import Section, Table
@@ -18,13 +19,13 @@ def latency_section(diagnostics: Diagnostics) -> Section:
     own, narrow, wide = latency.own, latency.results[0], latency.results[-1]
     faster = latency.scan / own.median if own.median > 0.0 else 1.0
     beside_scan = (
-        f"{faster:.1f} times as fast as scoring every item"
+        f"{faster:.3g} times as fast as scoring every item"
         if faster >= NOTICEABLE
         else "about as long as scoring every item: the catalogue is small"
     )
     range_of_widths = (
-        f"A beam of {narrow.width} takes {narrow.median:.2g} ms and scores {narrow.scored_nodes:,.0f} nodes, one of "
-        f"{wide.width:,} {wide.median:.2g} ms and {wide.scored_nodes:,.0f} nodes."
+        f"A beam of {narrow.width} takes {milliseconds(narrow.median)} and scores {narrow.scored_nodes:,.0f} nodes, "
+        f"one of {wide.width:,} {milliseconds(wide.median)} and {wide.scored_nodes:,.0f} nodes."
         if wide.median > NOTICEABLE * narrow.median
         else "No width makes a difference that anybody would notice."
     )
@@ -33,8 +34,8 @@ def latency_section(diagnostics: Diagnostics) -> Section:
         title="Latency against beam width",
         meaning="How long one request takes on this machine, without HTTP; the beam width is the lever between speed "
         "and thoroughness.",
-        reading=f"At the model's own beam of {own.width} a search takes {own.median:.2g} ms (95 % of the requests: at "
-        f"most {own.high:.2g} ms), {beside_scan} ({latency.scan:.2g} ms). {range_of_widths}",
+        reading=f"At the model's own beam of {own.width} a search takes {milliseconds(own.median)} (95 % of the "
+        f"requests: at most {milliseconds(own.high)}), {beside_scan} ({milliseconds(latency.scan)}). {range_of_widths}",
         plot=plot_latency(latency),
         shown=(
             Table(

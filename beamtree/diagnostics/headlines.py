@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from beamtree.diagnostics.accuracy import Bounded
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.beams import BeamComparison, BeamResult
 from beamtree.diagnostics.report import Diagnostics
@@ -25,8 +26,8 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
         lead = best.lead
         lines.append(
             Headline(
-                "ahead of the best baseline" if lead.mean >= 0.0 else "behind the best baseline",
-                f"{lead.mean:+.4f}",
+                f"{_standing(lead)} the best baseline",
+                f"{round(lead.mean, 4) + 0.0:+.4f}",
                 f"{lead.low:+.4f} to {lead.high:+.4f}; {best.name} {best.metrics['f'].mean:.4f}",
             )
         )
@@ -46,11 +47,17 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
         ),
         Headline(
             f"search at beam {latency.own.width}",
-            f"{latency.own.median:.2g} ms",
+            milliseconds(latency.own.median),
             f"finds {percent(beam.overlap)} of the exact top 20"
             + ("" if beam.width == latency.own.width else f" at beam {beam.width}"),
         ),
     ]
+
+
+def _standing(lead: Bounded) -> str:
+    if lead.holds_zero:
+        return "level with"
+    return "ahead of" if lead.mean > 0.0 else "behind"
 
 
 def result_at(diagnostics: Diagnostics, width: int) -> BeamResult:
@@ -83,6 +90,11 @@ def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:
 def unsigned_zero(value: float, *, digits: int = 2) -> str:
     """A number with so many digits; an estimate that rounds to -0 is 0."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def milliseconds(value: float) -> str:
+    """A time with the digits that matter: 0.19 ms, 1.5 ms, 177 ms."""
+    return f"{value:.2f} ms" if value < 1.0 else f"{value:.1f} ms" if value < 10.0 else f"{value:,.0f} ms"
 
 
 def percent(value: Average) -> str:

@@ -58,13 +58,14 @@ class AskedUsers:
 
 
 def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> AskedUsers:
-    """A sample of held-out users: the validation ones, or the test ones where those are asked or there are no others.
+    """A sample of held-out users: the test ones, or the validation ones where those are asked or there are no others.
 
+    Weights of the score and the moment to stop were chosen on validation users, so that a model looks better on them.
     DataError where nobody is held out.
     """
     if count < 1:
         raise InputError(f"--users takes a number of at least 1, got {count}.")
-    chosen: Group = group or ("validation" if len(split.validation) else "test")
+    chosen: Group = group or ("test" if len(split.test) or not len(split.validation) else "validation")
     users = split.validation if chosen == "validation" else split.test
     if len(users) == 0:
         raise DataError(

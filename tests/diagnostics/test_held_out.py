@@ -23,7 +23,7 @@ SPLIT = split_users(SEQUENCES, seed=0, validation_share=0.4, test_share=0.2)
 
 def test_targets_are_spread_over_what_came_later_and_histories_end_before_them() -> None:
     """Nine items: the first four are shown; of the five later ones the 1st, 2nd and 4th are targets."""
-    asked = ask_users(DATASET, SPLIT, group=None, count=2, seed=0)
+    asked = ask_users(DATASET, SPLIT, group="validation", count=2, seed=0)
     assert (asked.group, len(asked.users), asked.available, len(asked)) == ("validation", 2, 4, 6)
     user = int(asked.users.user[0])
     assert (asked.targets[:3] - user * 10).tolist() == [4, 5, 7]
@@ -45,15 +45,17 @@ def test_a_user_with_one_later_item_has_one_target() -> None:
 
 
 def test_the_seed_decides_who_is_asked() -> None:
-    chosen = {tuple(ask_users(DATASET, SPLIT, group=None, count=2, seed=seed).users.user) for seed in range(8)}
+    chosen = {tuple(ask_users(DATASET, SPLIT, group="validation", count=2, seed=seed).users.user) for seed in range(8)}
     assert len(chosen) > 1
-    again = ask_users(DATASET, SPLIT, group=None, count=2, seed=3).users.user
-    assert again.tolist() == ask_users(DATASET, SPLIT, group=None, count=2, seed=3).users.user.tolist()
+    again = ask_users(DATASET, SPLIT, group="validation", count=2, seed=3).users.user
+    assert again.tolist() == ask_users(DATASET, SPLIT, group="validation", count=2, seed=3).users.user.tolist()
 
 
-def test_test_users_stand_in_where_nobody_validates() -> None:
+def test_users_on_whom_nothing_was_chosen_are_asked_and_others_stand_in() -> None:
+    assert ask_users(DATASET, SPLIT, group=None, count=5, seed=0).group == "test"
+    only_validation = split_users(SEQUENCES, seed=0, validation_share=0.2, test_share=0.0)
+    assert ask_users(DATASET, only_validation, group=None, count=5, seed=0).group == "validation"
     only_test = split_users(SEQUENCES, seed=0, validation_share=0.0, test_share=0.2)
-    assert ask_users(DATASET, only_test, group=None, count=5, seed=0).group == "test"
     with pytest.raises(DataError, match="held-out validation users, but there are none"):
         ask_users(DATASET, only_test, group="validation", count=5, seed=0)
 

@@ -78,7 +78,7 @@ def test_accuracy_by_hand() -> None:
 def test_accuracy_is_that_of_the_evaluation(model: DeepTreeRetriever, ranked: RankedLists) -> None:
     examined = examine(model, LOG, users=100, group=None, seed=0)
     search = BeamSearch(model.recommender.engine, model.config.retrieval.beam_width)
-    metrics = evaluate(search, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
+    metrics = evaluate(search, examined.dataset, examined.split.test, config=model.config, cutoffs=(20,))
     found = measure_accuracy(ranked, num_items=len(examined.dataset.items), config=model.config, seed=0)
     assert found.model.metrics["f"].mean == pytest.approx(metrics["f@20"])
     assert {"popularity", "item-to-item"} <= {system.name for system in found.systems}

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from beamtree.diagnostics.accuracy import Bounded
 from beamtree.diagnostics.diagnose import diagnose, examine
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.fit_sections import bound_section
@@ -142,18 +143,18 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
     assert [item["moved_share"] is None for item in found["training"]["rounds"]] == [False, True]
     bound = found["attention"]["bound"]
     assert bound["total"] > bound["empirical_loss"] > 0
-    assert found["subject"]["group"] == "validation"
+    assert found["subject"]["group"] == "test"
     assert (found["subject"]["parts"], found["subject"]["learned"]) == (["attention", "memory"], ["attention"])
     assert found["parts"]["parts"] == ["attention", "memory"]
     assert set(found["parts"]["groups"][0]["parts"][0]["f_gain"]) == {"mean", "low", "high"}
 
 
 def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
-    """All validation users were asked, so F@20 at the beam's width is what `evaluate` says."""
+    """All test users were asked, so F@20 at the beam's width is what `evaluate` says."""
     examined = examine(model, LOG, users=100, group=None, seed=0)
     result = diagnostics.beams.results[-1]
     search = BeamSearch(model.recommender.engine, result.width)
-    metrics = evaluate(search, examined.dataset, examined.split.validation, config=model.config, cutoffs=(20,))
+    metrics = evaluate(search, examined.dataset, examined.split.test, config=model.config, cutoffs=(20,))
     assert result.f.mean == pytest.approx(metrics["f@20"])
 
 
@@ -190,6 +191,28 @@ def test_headlines_are_few_and_named(diagnostics: Diagnostics) -> None:
     said = " ".join(f"{line.name} {line.value} {line.remark}" for line in lines)
     assert all(word in said for word in ("baseline", "hit rate", "catalogue shown", "popular tenth", "ms"))
     assert not any(word in said for word in ("nats", "KL", "heap", "loss"))
+
+
+@pytest.mark.parametrize(
+    ("lead", "standing"),
+    [
+        (Bounded(-0.00001, -0.02, 0.02), "level with"),
+        (Bounded(0.02, 0.01, 0.03), "ahead of"),
+        (Bounded(-0.02, -0.03, -0.01), "behind"),
+    ],
+)
+def test_a_headline_claims_a_lead_only_where_the_interval_does(
+    diagnostics: Diagnostics, lead: Bounded, standing: str
+) -> None:
+    accuracy = diagnostics.accuracy
+    systems = (accuracy.model, *(replace(system, lead=lead) for system in accuracy.systems[1:]))
+    [line] = [
+        line
+        for line in headlines(replace(diagnostics, accuracy=replace(accuracy, systems=systems)))
+        if "best baseline" in line.name
+    ]
+    assert line.name == f"{standing} the best baseline"
+    assert line.value != "-0.0000"
 
 
 def test_what_an_operator_asks_comes_first_and_theory_last(diagnostics: Diagnostics) -> None:

@@ -9,6 +9,7 @@ export interface Schema {
   enum?: unknown[];
   const?: unknown;
   items?: Schema;
+  prefixItems?: Schema[];
   anyOf?: Schema[];
   oneOf?: Schema[];
   properties?: Record<string, Schema>;
@@ -29,7 +30,7 @@ export interface Field {
   depth: number;
   type: string;
   isRequired: boolean;
-  /** As JSON; empty where there is none, or where it says nothing. */
+  /** As JSON; empty where there is none, or where it is null, a list or an object, which tell nothing at a glance. */
   default: string;
   description: string;
 }
@@ -98,7 +99,7 @@ export function typeOf(schema: Schema, all: Schemas): string {
 
 const words = (name: string): string => (name === "ItemId" ? "item id" : "user id");
 
-function listOf({ items = {}, maxItems }: Schema, all: Schemas): string {
+function listOf({ prefixItems, items = { anyOf: prefixItems ?? [] }, maxItems }: Schema, all: Schemas): string {
   const { enum: values } = resolve(items, all).schema;
   const kinds = kindsOf(choicesOf(items, all), all).map((kind) => PLURALS[kind] ?? kind.replace(/^(item|user) id/, "$1 ids"));
   const each = values ? `list of ${either(valuesOf(values))}` : `list of ${either(kinds) || "anything"}`;
@@ -142,7 +143,7 @@ export function shapeOf(schema: Schema, all: Schemas, shown = new Set<string>())
 function fieldsOf(schema: Schema, all: Schemas, shown: Set<string>, prefix: string, depth: number): Field[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, part]) => {
     const path = `${prefix}${name}`;
-    const isEmpty = part.default === undefined || part.default === null || JSON.stringify(part.default) === "[]";
+    const isEmpty = part.default === undefined || typeof part.default === "object";
     const field: Field = {
       path,
       depth,

@@ -1,7 +1,9 @@
-"""The names of all columns, and the message for one that is missing."""
+"""The names of all columns, and the message for those that are missing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from re import sub
 from typing import Final
 
 from beamtree.errors import DataError, SettingsError
@@ -31,21 +33,84 @@ def check_mapping(columns: Mapping[str, str] | None, *, allowed: tuple[str, ...]
     return mapping
 
 
-def require_column(name: str, *, wanted_as: str, present: Iterable[str], file: str) -> None:
-    """DataError with the nearest names where a column is missing."""
-    names = list(present)
-    if name in names:
+@dataclass(frozen=True)
+class Mapper:
+    """Who maps columns, for messages: the argument in Python and the option of the commands."""
+
+    argument: str
+    option: str
+
+
+LOG_MAPPER: Final = Mapper("columns", "--column")
+ITEM_MAPPER: Final = Mapper("columns", "--item-column")
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    USER_ID: ("user", "uid", "customer", "client", "visitor", "member", "account", "session", "reviewer", "person"),
+    ITEM_ID: ("item", "iid", "sku", "product", "article", "movie", "film", "book", "song", "track", "video", "asin"),
+    TIMESTAMP: ("time", "ts", "date", "datetime", "day", "created", "when", "moment", "unixtime"),
+    RATING: ("rating", "stars", "score", "rate"),
+    CATEGORY: ("category", "genre", "genres", "class", "type", "department", "group"),
+    TITLE: ("title", "name", "label", "headline", "description"),
+}
+"""Words that columns of other logs are named by."""
+
+
+def require_columns(names: Mapping[str, str], *, present: Iterable[str], file: str, mapper: Mapper) -> None:
+    """DataError that names all missing columns, with the likeliest of those that nothing else is read from.
+
+    names: beamtree's name -> the name in the file.
+    """
+    there = list(present)
+    missing = {ours: theirs for ours, theirs in names.items() if theirs not in there}
+    if not missing:
         return
-    lowered = {candidate.lower(): candidate for candidate in names}
-    near = [lowered[match] for match in get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
-    guess = f" Nearest: {', '.join(near)}." if near else ""
-    example = near[0] if near else "name_in_the_file"
+    free = [name for name in there if name not in names.values()]
+    guesses: dict[str, str] = {}
+    for ours, theirs in missing.items():
+        guess = _guess(ours, theirs, [name for name in free if name not in guesses.values()])
+        if guess is not None:
+            guesses[ours] = guess
+    said = " and ".join(
+        f"{theirs!r}" if ours == theirs else f"{theirs!r} (mapped to {ours})" for ours, theirs in missing.items()
+    )
+    examples = {ours: guesses.get(ours, "NAME") for ours in missing}
+    options = " ".join(f"{mapper.option} {ours}={theirs}" for ours, theirs in examples.items())
     without = (
         " Where there are no times and the rows stand in their order: row_order=True, or --row-order."
-        if wanted_as == TIMESTAMP
+        if TIMESTAMP in missing
         else ""
     )
     raise DataError(
-        f"{file}: no column {name!r}; it has {', '.join(names) or 'none'}.{guess} "
-        f"Map the column: columns={{{wanted_as!r}: {example!r}}}, or --column {wanted_as}={example}.{without}"
+        f"{file}: no column {said}; it has {', '.join(there) or 'none'}. Map the "
+        f"{'columns' if len(missing) > 1 else 'column'}: {mapper.argument}={examples!r}, or {options}.{without}"
     )
+
+
+def require_event_columns(names: Iterable[str], *, present: Iterable[str], file: str) -> None:
+    """DataError for the first column that an event filter needs and the file does not have."""
+    there = list(present)
+    for name in names:
+        if name not in there:
+            raise DataError(
+                f"{file}: no column {name!r} to filter events by; it has {', '.join(there) or 'none'}. Name another "
+                "column with event_type (--event-type COLUMN=VALUE), or read all rows: event_type=None (--no-filters)."
+            )
+
+
+def _guess(ours: str, theirs: str, free: Sequence[str]) -> str | None:
+    """The free column that is likeliest meant: our own name, a word that people use for it, or a similar spelling."""
+    if ours in free:
+        return ours
+    for alias in (theirs.lower(), *_ALIASES.get(ours, ())):
+        for name in free:
+            if alias in _words(name):
+                return name
+    lowered = {name.lower(): name for name in free}
+    near = get_close_matches(theirs.lower(), lowered, n=1, cutoff=0.7)
+    return lowered[near[0]] if near else None
+
+
+def _words(name: str) -> list[str]:
+    """The words of a column name: customerId, customer_id and customer-id have two; with the name as a whole."""
+    spaced = sub(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+", " ", name)
+    return [name.lower(), *spaced.lower().split()]

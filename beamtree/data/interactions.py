@@ -12,12 +12,14 @@ from beamtree.config import LogSettings
 from beamtree.data.columns import (
     INTERACTION_COLUMNS,
     ITEM_ID,
+    LOG_MAPPER,
     MAPPABLE_INTERACTION_COLUMNS,
     RATING,
     TIMESTAMP,
     USER_ID,
     check_mapping,
-    require_column,
+    require_columns,
+    require_event_columns,
 )
 from beamtree.data.parse import (
     ID_KINDS,
@@ -29,8 +31,8 @@ from beamtree.data.parse import (
     parse_times,
     unify_ids,
 )
-from beamtree.data.rejects import ROW_INDEX, ParsedColumn, check_rows, write_rejects
-from beamtree.data.tables import BadRows, Source, Table, read_tables
+from beamtree.data.rejects import SKIP_REMEDY, ParsedColumn, check_rows, write_rejects
+from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table, read_tables
 from beamtree.errors import DataError, SettingsError
 
 MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
@@ -125,24 +127,34 @@ def read_interactions(
         name: [values] if isinstance(values, str) else [str(value) for value in values]
         for name, values in (event_type or {}).items()
     }
-    needed = [names[ours] for ours in ((USER_ID, ITEM_ID) if row_order else INTERACTION_COLUMNS)]
-    needed += [names[RATING]] if min_rating is not None else []
+    needed = {
+        ours: names[ours]
+        for ours, is_needed in (
+            (USER_ID, True),
+            (ITEM_ID, True),
+            (TIMESTAMP, not row_order),
+            (RATING, min_rating is not None),
+        )
+        if is_needed
+    }
 
     parts: list[pl.DataFrame] = []
     bad_parts: list[pl.DataFrame] = []
     files: list[str] = []
-    rows_read = 0
+    rows_read = places_before = 0
     for table in read_tables(
-        source, wanted={*needed, *event_values}, headerless=MOVIELENS_RATING_COLUMNS, bad_rows=bad_rows
+        source,
+        wanted={*needed.values(), *event_values},
+        headerless=MOVIELENS_RATING_COLUMNS,
+        bad_rows=bad_rows,
+        remedy=SKIP_REMEDY,
     ):
         files.append(table.file)
-        rows_before = rows_read
         rows_read += table.frame.height
         if not table.columns:
             continue
-        for name in (*needed, *event_values):
-            ours = next((key for key, theirs in names.items() if theirs == name), name)
-            require_column(name, wanted_as=ours, present=table.columns, file=table.file)
+        require_columns(needed, present=table.columns, file=table.file, mapper=LOG_MAPPER)
+        require_event_columns(event_values, present=table.columns, file=table.file)
         chosen = _choose_rows(table, event_values=event_values, rating=names[RATING], min_rating=min_rating)
         rating = [ParsedColumn(names[RATING], RATING, parse_ratings, NUMBER_KINDS)] if min_rating is not None else []
         parsed, bad = check_rows(
@@ -150,7 +162,7 @@ def read_interactions(
             columns=[
                 ParsedColumn(names[USER_ID], USER_ID, parse_ids, ID_KINDS),
                 ParsedColumn(names[ITEM_ID], ITEM_ID, parse_ids, ID_KINDS),
-                _row_numbers(rows_before)
+                _row_numbers(places_before)
                 if row_order
                 else ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
                 *rating,
@@ -160,6 +172,7 @@ def read_interactions(
         )
         parts.append(parsed.select(INTERACTION_COLUMNS))
         bad_parts.append(bad)
+        places_before += table.num_places
     origin = files[0] if len(files) == 1 else f"{source}"
     if rows_read == 0:
         raise DataError(f"{origin}: no rows. Expected a log with one interaction per row.")
@@ -199,16 +212,16 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
     )
 
 
-def _row_numbers(rows_before: int) -> ParsedColumn:
-    """The places of a file's rows as their times, after all rows of the files before it."""
-    return ParsedColumn(ROW_INDEX, TIMESTAMP, lambda rows: rows.cast(pl.Int64) + rows_before, "the number of a row")
+def _row_numbers(places_before: int) -> ParsedColumn:
+    """The places of a file's rows as their times, after all places of the files before it."""
+    return ParsedColumn(ROW_INDEX, TIMESTAMP, lambda rows: rows.cast(pl.Int64) + places_before, "the number of a row")
 
 
 def _choose_rows(
     table: Table, *, event_values: dict[str, list[str]], rating: str, min_rating: float | None
 ) -> pl.DataFrame:
     """The rows that the filters on events and ratings let pass, with their row index; unreadable ratings pass."""
-    frame = table.frame.with_row_index(ROW_INDEX)
+    frame = table.numbered()
     for name, values in event_values.items():
         frame = frame.filter(pl.col(name).cast(pl.String).is_in(values))
     if min_rating is not None:

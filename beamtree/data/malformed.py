@@ -1,16 +1,17 @@
 """The header of a text file, and which of its rows are no rows at all: only asked once the fast reader has given up."""
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from beamtree.data.line_numbers import open_text
+
 
 def read_header(content: Path | bytes, *, separator: str) -> list[str]:
     """The fields of the first line that is not empty, as they are written; none where it is no line of fields."""
-    with _open_text(content) as text:
+    with open_text(content) as text:
         try:
             first = next((row for row in csv.reader(text, delimiter=separator) if row), [])
         except csv.Error:
@@ -21,14 +22,13 @@ def read_header(content: Path | bytes, *, separator: str) -> list[str]:
 def find_ragged_rows(content: Path | bytes, *, separator: str, has_header: bool, quote: str | None) -> dict[int, str]:
     """Rows with more fields than the header (or than the first row, where there is no header): row index -> reason."""
     found: dict[int, str] = {}
-    with _open_text(content) as text:
+    with open_text(content) as text:
         if quote:
             reader = csv.reader(text, delimiter=separator, quotechar=quote)
         else:
             reader = csv.reader(text, delimiter=separator, quoting=csv.QUOTE_NONE)
-        rows = (row for row in reader if row)
-        first = next(rows, [])
-        for index, row in enumerate(rows, start=0 if has_header else 1):
+        first = next((row for row in reader if row), [])
+        for index, row in enumerate(reader, start=0 if has_header else 1):
             if len(row) > len(first):
                 line = separator.join(row)
                 found[index] = f"expected {len(first)} fields, got {len(row)} in {line[:200]!r}"
@@ -39,7 +39,7 @@ def find_bad_json_lines(content: Path | bytes) -> tuple[bytes, dict[int, str]]:
     """The lines with an empty object in place of each one that is no JSON object, and row index -> reason for those."""
     found: dict[int, str] = {}
     kept: list[str] = []
-    with _open_text(content) as text:
+    with open_text(content) as text:
         for index, line in enumerate(_filled_lines(text)):
             try:
                 if not isinstance(json.loads(line), dict):
@@ -53,9 +53,3 @@ def find_bad_json_lines(content: Path | bytes) -> tuple[bytes, dict[int, str]]:
 
 def _filled_lines(text: TextIO) -> Iterator[str]:
     return (line for line in text if line.strip())
-
-
-def _open_text(content: Path | bytes) -> TextIO:
-    if isinstance(content, bytes):
-        return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace", newline="")
-    return content.open(encoding="utf-8", errors="replace", newline="")

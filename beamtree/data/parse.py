@@ -75,7 +75,7 @@ def parse_times(column: pl.Series) -> pl.Series:
     decimal = decimal.set(~decimal.is_finite(), None)
     if decimal.null_count() == column.null_count():
         return decimal
-    dates = _parse_iso(column)
+    dates = parse_iso(column)
     return min((whole, decimal, dates), key=pl.Series.null_count)
 
 
@@ -141,7 +141,7 @@ def _as_integers(texts: pl.Series) -> pl.Series:
     return integers if (integers.cast(pl.String) == texts).all() else texts
 
 
-def _parse_iso(texts: pl.Series) -> pl.Series:
+def parse_iso(texts: pl.Series) -> pl.Series:
     """Seconds since 1970 of ISO dates, with or without clock, fraction and zone (none means UTC)."""
     parts = texts.str.extract_groups(_ISO_PATTERN).struct.unnest()
     moment = pl.concat_str(

@@ -24,7 +24,7 @@ from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.items import check_items, read_items
 from beamtree.data.parse import ID_KINDS, TIME_KINDS, parse_ids, parse_ratings, parse_times
 from beamtree.data.registry import PUBLIC_DATASETS, PublicDataset
-from beamtree.data.rejects import ROW_INDEX, ParsedColumn, check_rows
+from beamtree.data.rejects import ParsedColumn, check_rows
 from beamtree.data.tables import Table
 from beamtree.errors import DataError
 from beamtree.storage import file_sha256
@@ -145,7 +145,9 @@ def _checked(interactions: pl.DataFrame, *, file: str) -> pl.DataFrame:
         ParsedColumn(TIMESTAMP, TIMESTAMP, parse_times, TIME_KINDS),
     ]
     table = Table(file, interactions.columns, interactions)
-    parsed, _ = check_rows(interactions.with_row_index(ROW_INDEX), columns=columns, table=table, bad_rows="error")
+    parsed, _ = check_rows(
+        table.numbered(), columns=columns, table=table, bad_rows="error", remedy="Fetch the original again."
+    )
     others = interactions.drop(INTERACTION_COLUMNS)
     if RATING in others.columns:
         others = others.with_columns(parse_ratings(others[RATING]))

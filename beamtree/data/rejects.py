@@ -7,20 +7,23 @@ from typing import Final
 
 import polars as pl
 
-from beamtree.data.tables import BadRows, Source, Table
+from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table
 from beamtree.errors import DataError
 from beamtree.storage import replace_file
 
-ROW_INDEX: Final = "__row_index"
 SHOWN_CHARACTERS: Final = 80
+SKIP_REMEDY: Final = (
+    "Fix the row, or leave such rows out with bad_rows='skip' (--bad-rows=skip), which lists them in a rejects file."
+)
 REJECT_SCHEMA: Final = {
     "file": pl.String,
+    "line": pl.Int64,
     "row": pl.Int64,
     "column": pl.String,
     "value": pl.String,
     "reason": pl.String,
 }
-"""A bad row: the first row of a file is 1, a header line is not counted."""
+"""A bad row. line: of the file, from 1, null where it has no lines; row: from 1, a header is not counted."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,12 @@ class ParsedColumn:
 
 
 def check_rows(
-    frame: pl.DataFrame, *, columns: Sequence[ParsedColumn], table: Table, bad_rows: BadRows
+    frame: pl.DataFrame, *, columns: Sequence[ParsedColumn], table: Table, bad_rows: BadRows, remedy: str = SKIP_REMEDY
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The columns parsed and renamed to ours, without the bad rows; and the bad rows, one REJECT_SCHEMA row each.
 
-    frame: rows of the table with ROW_INDEX, their place in the file. bad_rows="error": DataError at the first bad row.
+    frame: rows of the table with ROW_INDEX, their place in the file. bad_rows="error": DataError at the first bad row,
+    which ends in the remedy.
     """
     malformed = _list_malformed(table)
     if malformed.height:
@@ -49,14 +53,11 @@ def check_rows(
         return parsed, malformed
     if bad_rows == "error":
         place = int(bad.arg_true()[0])
-        first = _list_bad(frame[place : place + 1], parsed[place : place + 1], columns=columns, file=table.file)
-        _, row, column, _, reason = first.row(0)
+        first = _list_bad(frame[place : place + 1], parsed[place : place + 1], columns=columns, table=table)
+        _, _, row, column, _, reason = first.row(0)
         others = f" {bad.sum() - 1:,} more rows are bad too." if bad.sum() > 1 else ""
-        raise DataError(
-            f"{table.file}, row {row}, column {column!r}: {reason}.{others} Fix the row, or leave such rows out with "
-            "bad_rows='skip' (--bad-rows=skip), which lists them in a rejects file."
-        )
-    found = _list_bad(frame.filter(bad), parsed.filter(bad), columns=columns, file=table.file)
+        raise DataError(f"{table.file}, {table.place(row - 1)}, column {column!r}: {reason}.{others} {remedy}")
+    found = _list_bad(frame.filter(bad), parsed.filter(bad), columns=columns, table=table)
     # Parsed again: one bad row must not decide the type of a whole column.
     return _parse(frame.filter(~bad), columns), pl.concat([malformed, found]).sort("row")
 
@@ -82,11 +83,17 @@ def _parse(frame: pl.DataFrame, columns: Sequence[ParsedColumn]) -> pl.DataFrame
 
 
 def _list_malformed(table: Table) -> pl.DataFrame:
-    rows = [(table.file, row + 1, None, None, reason) for row, reason in table.malformed.items()]
+    lines = table.lines(list(table.malformed)) if table.lines else [None] * len(table.malformed)
+    rows = [
+        (table.file, line, row + 1, None, None, reason)
+        for line, (row, reason) in zip(lines, table.malformed.items(), strict=True)
+    ]
     return pl.DataFrame(rows, schema=REJECT_SCHEMA, orient="row")
 
 
-def _list_bad(raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[ParsedColumn], file: str) -> pl.DataFrame:
+def _list_bad(
+    raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[ParsedColumn], table: Table
+) -> pl.DataFrame:
     """The bad rows, each with the first of its columns that is bad."""
     parts = []
     for column in columns:
@@ -98,10 +105,12 @@ def _list_bad(raw: pl.DataFrame, parsed: pl.DataFrame, *, columns: Sequence[Pars
         shown = pl.when(is_long).then(values.str.slice(0, SHOWN_CHARACTERS) + "...").otherwise(values)
         arrived = pl.format("expected {}, got " + mark + "{}" + mark, pl.lit(column.expected), shown)
         reason = pl.when(blank).then(pl.lit(f"{column.name} is missing")).otherwise(arrived)
+        rows = raw[ROW_INDEX].filter(bad).cast(pl.Int64)
         parts.append(
             pl.select(
-                file=pl.lit(file),
-                row=(raw[ROW_INDEX].filter(bad) + 1).cast(pl.Int64),
+                file=pl.lit(table.file),
+                line=pl.Series(table.lines(rows.to_list()) if table.lines else [None] * len(rows), dtype=pl.Int64),
+                row=rows + 1,
                 column=pl.lit(column.name),
                 value=values,
                 reason=reason,

@@ -7,21 +7,20 @@
     ratings.dat  movies.dat     MovieLens: fields separated by '::', no header
 
 Each may also be compressed (.gz, .zst). Text stays text here, without the blanks around a field: what an id or a time
-is, is decided in `parse`.
+is, is decided in `parse`. Empty lines are no rows.
 """
 
 import glob
-import gzip
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
-import zstandard
 
+from beamtree.data.line_numbers import LineNumbers, json_lines, text_lines
 from beamtree.data.malformed import find_bad_json_lines, find_ragged_rows, read_header
+from beamtree.data.unpack import COMPRESSIONS, unpacked
 from beamtree.errors import DataError
 
 BadRows = Literal["error", "skip"]
@@ -42,9 +41,12 @@ _FORMATS: Final = {
     ".user": "recbole",
     ".dat": "movielens",
 }
-_COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 _MAGIC: Final = {b"PAR1": "Parquet", b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _HEAD_BYTES: Final = 4096
+_TEXT_KINDS: Final = (":token", ":token_seq", ":float_seq")
+"""How RecBole's headers mark columns that are texts."""
+ROW_INDEX: Final = "__row_index"
+"""The place of a row in its file, from 0."""
 
 
 @dataclass(frozen=True)
@@ -53,28 +55,60 @@ class Table:
 
     file: how messages call it; columns: all column names that the file has; frame: the wanted ones of them.
     malformed: row index -> what is wrong, for rows that are no rows at all; their values in the frame mean nothing.
+    untyped: columns whose texts may mean something else, because the file cannot tell. row_index: the places of the
+    rows in the file, None where none was left out. lines: on which lines these are, None where it has no lines.
     """
 
     file: str
     columns: list[str]
     frame: pl.DataFrame
     malformed: dict[int, str] = field(default_factory=dict)
+    untyped: frozenset[str] = frozenset()
+    row_index: pl.Series | None = None
+    lines: LineNumbers | None = None
+
+    @property
+    def num_places(self) -> int:
+        """How many places the file has, for rows and for empty lines before the last of them."""
+        if self.row_index is None or self.row_index.is_empty():
+            return self.frame.height
+        return int(self.row_index[-1]) + 1
+
+    def numbered(self) -> pl.DataFrame:
+        """The frame with ROW_INDEX in front."""
+        if self.row_index is None:
+            return self.frame.with_row_index(ROW_INDEX)
+        return self.frame.select(self.row_index.alias(ROW_INDEX), pl.all())
+
+    def place(self, row: int) -> str:
+        """Where a row stands, for messages: the line of the file, or the number of the row where there are no lines."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines([row])[0]}"
 
 
 def read_tables(
-    source: Source, *, wanted: Collection[str] | None, headerless: tuple[str, ...], bad_rows: BadRows = "error"
+    source: Source,
+    *,
+    wanted: Collection[str] | None,
+    headerless: tuple[str, ...],
+    bad_rows: BadRows = "error",
+    remedy: str = "Fix the row.",
 ) -> Iterator[Table]:
     """The tables behind a source, one after another, files in order of their names.
 
     wanted: read only these columns where the file has them (None: all).
     headerless: the column names for files that carry none (MovieLens '::').
-    bad_rows="skip" lists rows that cannot be split into fields as malformed; "error" raises DataError at the first.
+    bad_rows="skip" lists rows that cannot be split into fields as malformed; "error" raises DataError at the first,
+    which ends in the remedy.
     """
     if not isinstance(source, str | Path):
         yield _in_memory(source, wanted=wanted)
         return
     for path in find_files(source):
-        yield _read_file(path, wanted=wanted, headerless=headerless, bad_rows=bad_rows)
+        table = _read_file(path, wanted=wanted, headerless=headerless)
+        if table.malformed and bad_rows == "error":
+            row, reason = next(iter(table.malformed.items()))
+            raise DataError(f"{table.file}, {table.place(row)}: {reason}. {remedy}")
+        yield table
 
 
 def find_files(source: str | Path) -> list[Path]:
@@ -115,27 +149,28 @@ def _selected(
     *,
     wanted: Collection[str] | None,
     malformed: dict[int, str] | None = None,
+    lines: LineNumbers | None = None,
 ) -> Table:
     columns = frame.collect_schema().names()
     present = columns if wanted is None else [name for name in columns if name in wanted]
-    return Table(file, columns, frame.lazy().select(present).collect(), malformed or {})
+    return Table(file, columns, frame.lazy().select(present).collect(), malformed or {}, lines=lines)
 
 
 def _format_of(path: Path) -> str | None:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSIONS:
+    if suffixes and suffixes[-1] in COMPRESSIONS:
         suffixes.pop()
     return _FORMATS.get(suffixes[-1]) if suffixes else None
 
 
-def _read_file(path: Path, *, wanted: Collection[str] | None, headerless: tuple[str, ...], bad_rows: BadRows) -> Table:
+def _read_file(path: Path, *, wanted: Collection[str] | None, headerless: tuple[str, ...]) -> Table:
     file_format = _format_of(path)
     if file_format is None:
         raise DataError(
             f"{path}: cannot tell its format from its name; expected {', '.join(_FORMATS)}, each also .gz or .zst. "
             "Rename the file."
         )
-    content = _content(path)
+    content = unpacked(path)
     head = _head(content)
     _check_head(path, head, file_format=file_format)
     if not head.strip():
@@ -144,48 +179,16 @@ def _read_file(path: Path, *, wanted: Collection[str] | None, headerless: tuple[
         if file_format == "parquet":
             return _selected(str(path), pl.scan_parquet(content, hive_partitioning=False), wanted=wanted)
         if file_format == "ndjson":
-            return _read_ndjson(path, content, wanted=wanted, bad_rows=bad_rows)
+            return _read_ndjson(path, content, wanted=wanted)
         if file_format == "movielens":
-            return _read_movielens(path, content, wanted=wanted, names=headerless, bad_rows=bad_rows)
+            return _read_movielens(path, content, wanted=wanted, names=headerless)
         separator = _separator(head) if file_format == "csv" else "\t"
-        return _read_text(path, content, wanted=wanted, separator=separator, bad_rows=bad_rows)
+        return _read_text(path, content, wanted=wanted, separator=separator)
     except (pl.exceptions.PolarsError, OSError) as problem:
         raise DataError(
             f"{path}: cannot be read as {file_format} ({_first_line(problem)}). The file is damaged or not what its "
             "name says: fetch or export it again."
         ) from problem
-
-
-def _content(path: Path) -> Path | bytes:
-    """The path of a plain file; the bytes of a compressed one."""
-    compression = _COMPRESSIONS.get(path.suffix.lower())
-    if compression is None:
-        return path
-    try:
-        with path.open("rb") as file:
-            if compression == "gzip":
-                return gzip.decompress(file.read())
-            return _decompress_zstd(file.read())
-    except (OSError, EOFError, zlib.error) as problem:
-        raise DataError(
-            f"{path}: its name says {compression}, but it cannot be unpacked ({problem}). It is damaged, cut short or "
-            "not compressed: fetch it again or rename it."
-        ) from problem
-
-
-def _decompress_zstd(packed: bytes) -> bytes:
-    """All frames of a zstd file; OSError where one is damaged or cut short, which readers of streams let pass."""
-    unpacked = []
-    while packed:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        try:
-            unpacked.append(frame.decompress(packed))
-        except zstandard.ZstdError as problem:
-            raise OSError(str(problem)) from problem
-        if not frame.eof:
-            raise OSError("it ends in the middle of a frame")
-        packed = frame.unused_data
-    return b"".join(unpacked)
 
 
 def _head(content: Path | bytes) -> bytes:
@@ -233,7 +236,6 @@ def _read_text(
     *,
     wanted: Collection[str] | None,
     separator: str,
-    bad_rows: BadRows,
     names: tuple[str, ...] | None = None,
 ) -> Table:
     """Separated text; RecBole's `name:type` header fields lose their type. All columns are String, without padding."""
@@ -241,6 +243,7 @@ def _read_text(
     if names is None:
         _check_header(path, content, separator=separator, wanted=wanted)
     malformed: dict[int, str] = {}
+    lines = text_lines(content, separator=separator, has_header=names is None, quote=quote)
     try:
         frame = pl.read_csv(
             content, separator=separator, has_header=names is None, quote_char=quote, infer_schema=False
@@ -249,12 +252,6 @@ def _read_text(
         malformed = find_ragged_rows(content, separator=separator, has_header=names is None, quote=quote)
         if not malformed:
             raise
-        if bad_rows == "error":
-            row, reason = next(iter(malformed.items()))
-            raise DataError(
-                f"{path}, row {row + 1}: {reason}. Fix the row, or skip such rows with bad_rows='skip' "
-                "(--bad-rows=skip)."
-            ) from None
         frame = pl.read_csv(
             content,
             separator=separator,
@@ -263,12 +260,26 @@ def _read_text(
             infer_schema=False,
             truncate_ragged_lines=True,
         )
-    if names is not None:
-        frame = frame.rename(dict(zip(frame.columns, names, strict=False)))
-    else:
-        frame = frame.rename({name: _bare_name(name) for name in frame.columns})
-    table = _selected(str(path), frame, wanted=wanted, malformed=malformed)
-    return replace(table, frame=table.frame.with_columns(pl.all().str.strip_chars()))
+    filled = _filled_rows(frame)
+    declared = {} if names else {_bare_name(field): field for field in frame.columns}
+    bare = names or tuple(_bare_name(field) for field in frame.columns)
+    frame = frame.rename(dict(zip(frame.columns, bare, strict=False)))
+    table = _selected(str(path), frame, wanted=wanted, malformed=malformed, lines=lines)
+    kept = table.frame if filled is None else table.frame[filled]
+    return replace(
+        table,
+        frame=kept.with_columns(pl.all().str.strip_chars()),
+        row_index=filled,
+        untyped=frozenset(name for name in table.columns if not declared.get(name, name).endswith(_TEXT_KINDS)),
+    )
+
+
+def _filled_rows(frame: pl.DataFrame) -> pl.Series | None:
+    """The places of the rows that have a value, where others have none at all: empty lines."""
+    if not frame.width or not frame.to_series(0).null_count():
+        return None
+    is_filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    return None if is_filled.all() else is_filled.arg_true()
 
 
 def _bare_name(field: str) -> str:
@@ -292,7 +303,6 @@ def _read_movielens(
     *,
     wanted: Collection[str] | None,
     names: tuple[str, ...],
-    bad_rows: BadRows,
 ) -> Table:
     """MovieLens' '::' files: no header, no quotes, titles in UTF-8 or Latin-1."""
     raw = content if isinstance(content, bytes) else content.read_bytes()
@@ -303,27 +313,21 @@ def _read_movielens(
     if b"::" not in raw[:_HEAD_BYTES]:
         raise DataError(f"{path}: its name says MovieLens, but its first lines have no '::' between fields. Rename it.")
     separated = raw.replace(b"\t", b" ").replace(b"::", b"\t")
-    return _read_text(path, separated, wanted=wanted, separator="\t", bad_rows=bad_rows, names=names)
+    return _read_text(path, separated, wanted=wanted, separator="\t", names=names)
 
 
-def _read_ndjson(path: Path, content: Path | bytes, *, wanted: Collection[str] | None, bad_rows: BadRows) -> Table:
+def _read_ndjson(path: Path, content: Path | bytes, *, wanted: Collection[str] | None) -> Table:
     """JSON lines; a line that is no object is malformed."""
+    lines = json_lines(content)
     try:
         lazy = pl.scan_ndjson(content, infer_schema_length=None)
-        return _selected(str(path), lazy, wanted=wanted)
+        return _selected(str(path), lazy, wanted=wanted, lines=lines)
     except pl.exceptions.PolarsError:
         repaired, malformed = find_bad_json_lines(content)
         if not malformed:
             raise
-        if bad_rows == "error":
-            row, reason = next(iter(malformed.items()))
-            raise DataError(
-                f"{path}, row {row + 1}: {reason}. Fix the line, or skip such lines with bad_rows='skip' "
-                "(--bad-rows=skip)."
-            ) from None
-        return _selected(
-            str(path), pl.scan_ndjson(repaired, infer_schema_length=None), wanted=wanted, malformed=malformed
-        )
+        lazy = pl.scan_ndjson(repaired, infer_schema_length=None)
+        return _selected(str(path), lazy, wanted=wanted, malformed=malformed, lines=lines)
 
 
 def _first_line(problem: Exception) -> str:

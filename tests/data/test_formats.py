@@ -111,9 +111,9 @@ def test_mind_joins_the_history_and_the_clicked_impressions(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("3\tU1\t2019-11-11\tN1\tN9-0\n", r"behaviors\.tsv, row 4, time: expected a time .* got '2019-11-11'"),
-        ("3\t\t11/11/2019 9:05:57 AM\tN1\tN9-0\n", r"row 4, user_id: expected a user id"),
-        ("3\tU1\t11/11/2019 9:05:57 AM\tN1\tN9-0 N8-2\n", r"row 4: expected impressions .* got 'N9-0 N8-2'"),
+        ("3\tU1\t2019-11-11\tN1\tN9-0\n", r"behaviors\.tsv, line 4, time: expected a time .* got '2019-11-11'"),
+        ("3\t\t11/11/2019 9:05:57 AM\tN1\tN9-0\n", r"line 4, user_id: expected a user id"),
+        ("3\tU1\t11/11/2019 9:05:57 AM\tN1\tN9-0 N8-2\n", r"line 4: expected impressions .* got 'N9-0 N8-2'"),
     ],
 )
 def test_mind_rows_that_cannot_be_understood(line: str, message: str, tmp_path: Path) -> None:

@@ -36,9 +36,11 @@ def test_columns_can_be_mapped() -> None:
 
 def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", "userId,item_id,timestamp\n1,2,3\n")
-    with pytest.raises(DataError, match=r"log\.csv: no column 'user_id'.*Nearest: userId.*'user_id': 'userId'"):
+    with pytest.raises(
+        DataError, match=r"log\.csv: no column 'user_id'.*columns=\{'user_id': 'userId'\}, or --column user_id=userId"
+    ):
         read_interactions(path)
-    with pytest.raises(DataError, match=r"no column 'wen'.*columns=\{'timestamp': 'name_in_the_file'\}"):
+    with pytest.raises(DataError, match=r"no column 'wen' \(mapped to timestamp\).*--column timestamp=NAME"):
         read_interactions(pl.DataFrame({"user_id": [1], "item_id": [2]}), columns={"timestamp": "wen"})
     with pytest.raises(SettingsError, match="got 'uid'"):
         read_interactions(path, columns={"uid": "user_id"})
@@ -78,18 +80,18 @@ BAD_ROWS = "user_id,item_id,timestamp\n1,10,100\n2,,101\n3,30,soon\n ,40,103\n5,
 
 
 @pytest.mark.parametrize(
-    ("text", "row", "problem"),
+    ("text", "line", "problem"),
     [
-        ("1,10,100\n2,,101\n", 2, "column 'item_id': item_id is missing"),
-        (",10,100\n", 1, "column 'user_id': user_id is missing"),
-        ("1,10,100\n2,20,\n", 2, "column 'timestamp': timestamp is missing"),
-        ("1,10,100\n2,20,101\n3,30,soon\n", 3, "expected an integer, a decimal number or an ISO date .*, got 'soon'"),
-        ("1,10\n", 1, "timestamp is missing"),
+        ("1,10,100\n2,,101\n", 3, "column 'item_id': item_id is missing"),
+        (",10,100\n", 2, "column 'user_id': user_id is missing"),
+        ("1,10,100\n2,20,\n", 3, "column 'timestamp': timestamp is missing"),
+        ("1,10,100\n2,20,101\n3,30,soon\n", 4, "expected an integer, a decimal number or an ISO date .*, got 'soon'"),
+        ("1,10\n", 2, "timestamp is missing"),
     ],
 )
-def test_a_bad_row_is_named_with_its_value_and_a_remedy(text: str, row: int, problem: str, tmp_path: Path) -> None:
+def test_a_bad_row_is_named_with_its_value_and_a_remedy(text: str, line: int, problem: str, tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", "user_id,item_id,timestamp\n" + text)
-    with pytest.raises(DataError, match=rf"log\.csv, row {row}, .*{problem}.*bad_rows='skip' \(--bad-rows=skip\)"):
+    with pytest.raises(DataError, match=rf"log\.csv, line {line}, .*{problem}.*bad_rows='skip' \(--bad-rows=skip\)"):
         read_interactions(path)
 
 
@@ -110,7 +112,7 @@ def test_an_id_that_no_request_could_name_is_refused(tmp_path: Path) -> None:
     assert read_interactions(write(tmp_path / "log.csv", log.format(longest))).frame["item_id"][0] == longest
     path = write(tmp_path / "log.csv", log.format(longer))
     with pytest.raises(
-        DataError, match=r"row 1, column 'item_id': expected .* at most 512 .* got 'é{80}\.\.\.'"
+        DataError, match=r"line 2, column 'item_id': expected .* at most 512 .* got 'é{80}\.\.\.'"
     ) as refused:
         read_interactions(path)
     assert len(str(refused.value)) < 500
@@ -138,12 +140,12 @@ def test_skipped_rows_are_counted_and_listed(tmp_path: Path) -> None:
     assert log.report.rejects_file == str(rejects)
     with rejects.open() as file:
         listed = list(csv.DictReader(file))
-    assert [(line["row"], line["column"], line["value"]) for line in listed] == [
-        ("2", "item_id", ""),
-        ("3", "timestamp", "soon"),
-        ("4", "user_id", ""),
+    assert [(entry["line"], entry["row"], entry["column"], entry["value"]) for entry in listed] == [
+        ("3", "2", "item_id", ""),
+        ("4", "3", "timestamp", "soon"),
+        ("5", "4", "user_id", ""),
     ]
-    assert {line["file"] for line in listed} == {str(path)}
+    assert {entry["file"] for entry in listed} == {str(path)}
 
 
 def test_rows_that_are_no_rows_are_skipped_with_the_others(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_the_rejects_file_is_named_after_the_log(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     log = read_interactions(write(tmp_path / "log.v1.csv", BAD_ROWS), bad_rows="skip")
     assert log.report.rejects_file == "log.rejects.csv"
-    assert (tmp_path / "log.rejects.csv").read_text().startswith("file,row,column,value,reason\n")
+    assert (tmp_path / "log.rejects.csv").read_text().startswith("file,line,row,column,value,reason\n")
 
 
 def test_a_log_of_bad_rows_only_is_an_error_even_when_skipping(tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_events_are_chosen_before_rows_are_checked() -> None:
     assert log.report.rows_filtered == 1
     with pytest.raises(DataError, match="row 2, column 'item_id'"):
         read_interactions(EVENTS)
-    with pytest.raises(DataError, match=r"no column 'kid'.*Nearest: kind"):
+    with pytest.raises(DataError, match=r"no column 'kid' to filter events by; it has .*kind.*--event-type"):
         read_interactions(EVENTS, event_type={"kid": ["buy"]})
 
 
@@ -278,3 +280,47 @@ def test_many_text_ids_survive_parquet(tmp_path: Path) -> None:
     )
     frame.write_parquet(tmp_path / "log.parquet")
     assert read_interactions(tmp_path / "log.parquet").frame.equals(frame)
+
+
+def test_all_missing_columns_are_named_with_what_they_may_be_called() -> None:
+    """Never a column that something else is read from: item_id is spelled almost like user_id."""
+    table = pl.DataFrame({"customerId": ["a"], "SKU": ["b"], "created_at": [1], "note": ["c"]})
+    with pytest.raises(DataError) as refused:
+        read_interactions(table)
+    message = str(refused.value)
+    assert "no column 'user_id' and 'item_id' and 'timestamp'; it has customerId, SKU, created_at, note." in message
+    assert "--column user_id=customerId --column item_id=SKU --column timestamp=created_at." in message
+    with pytest.raises(DataError, match=r"no column 'item_id'.*--column item_id=NAME\.$"):
+        read_interactions(pl.DataFrame({"user_id": [1], "timestamp": [1], "remark": ["x"]}))
+
+
+def test_a_remembered_name_gives_way_to_our_own(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.csv", "user_id,item_id,timestamp\n1,2,3\n")
+    with pytest.raises(DataError, match=r"no column 'uid' \(mapped to user_id\).*--column user_id=user_id"):
+        read_interactions(path, columns={"user_id": "uid"})
+
+
+def test_empty_lines_are_no_rows_and_lines_are_counted_with_them(tmp_path: Path) -> None:
+    text = '\nuser_id,item_id,timestamp\n\n1,"two\nlines",3\n\n4,5,soon\n6,7,8,9\n\n'
+    path = write(tmp_path / "log.csv", text)
+    with pytest.raises(DataError, match=r"log\.csv, line 8: expected 3 fields, got 4"):
+        read_interactions(path)
+    log = read_interactions(path, bad_rows="skip", rejects_file=tmp_path / "bad.csv")
+    assert log.frame.rows() == [(1, "two\nlines", 3)]
+    assert log.report.rows_read == 3
+    assert pl.read_csv(tmp_path / "bad.csv")["line"].to_list() == [7, 8]
+    path = write(tmp_path / "log.csv", "user_id,item_id,timestamp\n\n1,2,3\n\n4,,5\n")
+    with pytest.raises(DataError, match=r"log\.csv, line 5, column 'item_id'"):
+        read_interactions(path)
+
+
+def test_rows_in_order_keep_their_order_across_files_with_empty_lines(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "user_id,item_id\n\n\n\nu,1\n")
+    write(tmp_path / "b.csv", "user_id,item_id\nu,2\nu,3\n")
+    assert read_interactions(tmp_path, row_order=True).frame.sort("timestamp")["item_id"].to_list() == [1, 2, 3]
+
+
+def test_lines_of_json_are_counted_with_empty_ones(tmp_path: Path) -> None:
+    rows = ['{"user_id":1,"item_id":2,"timestamp":3}', "", '{"user_id":1,"item_id":null,"timestamp":4}']
+    with pytest.raises(DataError, match=r"log\.ndjson, line 3, column 'item_id': item_id is missing"):
+        read_interactions(write(tmp_path / "log.ndjson", "\n".join(rows)))

@@ -12,9 +12,10 @@ def test_an_item_table_keeps_what_it_carries(tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
     path.write_text("price,title,item_id,category\n1.5,Tea,7,9\n,Milk,8,\n")
     items = read_items(path)
+    assert items["price"].dtype == pl.Float64
     assert items.columns[0] == "item_id"
     assert items.select("item_id", "category", "title", "price").rows() == [
-        (7, "9", "Tea", "1.5"),
+        (7, "9", "Tea", 1.5),
         (8, None, "Milk", None),
     ]
 
@@ -23,9 +24,9 @@ def test_columns_can_be_mapped_and_missing_ones_are_named() -> None:
     table = pd.DataFrame({"asin": ["a"], "name": ["Tea"], "department": [3]})
     items = read_items(table, columns={"item_id": "asin", "title": "name", "category": "department"})
     assert items.select("item_id", "category", "title").rows() == [("a", "3", "Tea")]
-    with pytest.raises(DataError, match=r"the table: no column 'item_id'"):
+    with pytest.raises(DataError, match=r"the table: no column 'item_id'.*--item-column item_id=asin"):
         read_items(table)
-    with pytest.raises(DataError, match=r"no column 'nam'.*Nearest: name"):
+    with pytest.raises(DataError, match=r"no column 'nam' \(mapped to title\).*--item-column title=name"):
         read_items(table, columns={"item_id": "asin", "title": "nam"})
 
 
@@ -62,7 +63,9 @@ def test_a_given_category_wins_over_genres() -> None:
 def test_repeated_ids_are_refused_with_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
     path.write_text("item_id\n7\n8\n7\n7\n")
-    with pytest.raises(DataError, match=r"items\.csv: item_id 7 occurs 3 times, first in rows 1 and 3; 1 ids repeat"):
+    with pytest.raises(
+        DataError, match=r"items\.csv: item_id 7 occurs 3 times, first in line 2 and line 4; 1 ids repeat"
+    ):
         read_items(path)
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("item_id\n5\n")
@@ -74,7 +77,7 @@ def test_repeated_ids_are_refused_with_their_rows(tmp_path: Path) -> None:
 def test_a_missing_id_is_refused_with_its_row(value: str, tmp_path: Path) -> None:
     path = tmp_path / "items.csv"
     path.write_text(f"item_id,title\n1,a\n{value},b\n")
-    with pytest.raises(DataError, match=r"items\.csv, row 2, column 'item_id': item_id is missing"):
+    with pytest.raises(DataError, match=r"items\.csv, line 3, column 'item_id': item_id is missing\. Fix the row\.$"):
         read_items(path)
 
 
@@ -103,3 +106,20 @@ def test_recbole_and_movielens_item_files(tmp_path: Path) -> None:
 def test_a_table_made_by_hand_is_checked_too() -> None:
     with pytest.raises(DataError, match=r"mine, row 2: expected an integer or a text of .* as item_id, got 1\.5"):
         check_items(pl.DataFrame({"item_id": [1.0, 1.5]}), file="mine")
+
+
+def test_columns_of_a_text_file_get_their_types_over_all_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item_id,price,ean,stock,since,zip\n1,2,0001,true,2024-01-31,12345\n")
+    (tmp_path / "b.csv").write_text("item_id,price,ean,stock,since,zip\n2,2.5,9001,false,,01234\n")
+    items = read_items(tmp_path).select("price", "ean", "stock", "since", "zip")
+    assert items.dtypes == [pl.Float64, pl.String, pl.Boolean, pl.Date, pl.String]
+    assert items["zip"].to_list() == ["12345", "01234"]
+
+
+def test_a_type_that_a_file_declares_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "x.item").write_text("item_id:token\tyear:token\tprice:float\n1\t1995\t2.5\n")
+    assert read_items(tmp_path / "x.item").select("year", "price").rows() == [("1995", 2.5)]
+    table = pl.DataFrame({"item_id": [1], "year": ["1995"]})
+    assert read_items(table)["year"].to_list() == ["1995"]
+    table.write_parquet(tmp_path / "y.parquet")
+    assert read_items(tmp_path / "y.parquet")["year"].to_list() == ["1995"]

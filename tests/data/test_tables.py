@@ -186,7 +186,7 @@ def test_a_column_that_is_there_twice_is_refused(header: str, tmp_path: Path) ->
 def test_rows_with_too_many_fields_stop_or_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text('user,item\n1,2\n3,"4,5"\n6,7,8\n9\n')
-    with pytest.raises(DataError, match=r"log\.csv, row 3: expected 2 fields, got 3 in '6,7,8'"):
+    with pytest.raises(DataError, match=r"log\.csv, line 4: expected 2 fields, got 3 in '6,7,8'"):
         read(path)
     table = next(read_tables(path, wanted=None, headerless=(), bad_rows="skip"))
     assert list(table.malformed) == [2]
@@ -196,7 +196,7 @@ def test_rows_with_too_many_fields_stop_or_are_listed(tmp_path: Path) -> None:
 def test_lines_that_are_no_json_stop_or_are_listed(tmp_path: Path) -> None:
     path = tmp_path / "log.ndjson"
     path.write_text('{"user": 1}\n{"user": \n[3]\n{"user": 4}\n')
-    with pytest.raises(DataError, match=r"log\.ndjson, row 2: expected a JSON object, got '\{\"user\":'"):
+    with pytest.raises(DataError, match=r"log\.ndjson, line 2: expected a JSON object, got '\{\"user\":'"):
         read(path)
     table = next(read_tables(path, wanted=None, headerless=(), bad_rows="skip"))
     assert list(table.malformed) == [1, 2]
@@ -206,5 +206,5 @@ def test_lines_that_are_no_json_stop_or_are_listed(tmp_path: Path) -> None:
 def test_rows_of_movielens_files_are_counted_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "ratings.dat"
     path.write_text("1::2::3\n4::5::6::7\n")
-    with pytest.raises(DataError, match="row 2: expected 3 fields, got 4"):
+    with pytest.raises(DataError, match="line 2: expected 3 fields, got 4"):
         read(path)

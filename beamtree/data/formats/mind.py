@@ -20,7 +20,7 @@ def read_mind(source: Path) -> Original:
     A user's clicks are the history of the earliest row (given without times: placed one second apart before that row)
     and then the clicked items of all impressions (marked -1 at the end), at the time of their row, in listed order.
     Several folders (train and dev) are joined; an impression without marks (the test set) adds no click.
-    DataError with file and row for a time or an impression that cannot be understood.
+    DataError with file and line for a time or an impression that cannot be understood.
     """
     rows = pl.concat([_read_behaviours(path) for path in require_original(source, "behaviors.tsv")])
     rows = rows.sort(USER_ID, TIMESTAMP, maintain_order=True)
@@ -37,7 +37,7 @@ def _read_behaviours(path: Path) -> pl.DataFrame:
     wrong = ~marks.str.contains(r"^(\S+-[01](\s+|$))*$") & ~marks.str.contains(r"^[^\s-]+(\s+[^\s-]+)*\s*$")
     if wrong.any():
         row = int(wrong.arg_true()[0])
-        raise DataError(f"{path}, row {row + 1}: expected impressions such as 'N12-1 N7-0', got {marks[row][:80]!r}.")
+        raise DataError(f"{path}, line {row + 1}: expected impressions such as 'N12-1 N7-0', got {marks[row][:80]!r}.")
     return frame.select(
         USER_ID,
         moments.dt.epoch("s").alias(TIMESTAMP),

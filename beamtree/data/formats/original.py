@@ -57,4 +57,4 @@ def refuse_nulls(parsed: pl.Series, *, raw: pl.Series, path: Path, expected: str
     """DataError at the first value that could not be understood."""
     if parsed.null_count():
         row = int(parsed.is_null().arg_true()[0])
-        raise DataError(f"{path}, row {row + 1}, {raw.name}: expected {expected}, got {raw[row]!r}. Fetch it again.")
+        raise DataError(f"{path}, line {row + 1}, {raw.name}: expected {expected}, got {raw[row]!r}. Fetch it again.")

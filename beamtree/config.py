@@ -40,6 +40,7 @@ class LogSettings(_Section):
     """How a log is read; kept with the model, so that the same log is read the same way again."""
 
     columns: dict[str, str] = Field({}, description="our name -> the file's, for user_id, item_id, timestamp, rating")
+    item_columns: dict[str, str] = Field({}, description="our name -> the item table's: item_id, category, title")
     min_rating: float | None = Field(None, description="keep rows rated at least so")
     event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
     since: str | float | None = Field(None, description="keep rows from this moment on")

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +13,7 @@ import polars as pl
 from beamtree.artefact import save_artefact
 from beamtree.baselines.comparison import Comparison, compare
 from beamtree.baselines.protocol import Budget
-from beamtree.baselines.registry import Asked, choose_baselines
+from beamtree.baselines.registry import Asked, choose_baselines, reasons_left_out
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
@@ -27,11 +27,12 @@ from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics
-from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs, evaluate, split_dataset
 from beamtree.model_card import write_model_card
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import DEFAULT_K, Explanation, Fallback, ItemFilter, RecommendOptions
 from beamtree.retrieval.scorers import check_part_names
+from beamtree.retrieval.scoring import read_pairs, score_histories, score_pairs
 from beamtree.retrieval.similar import Similarity
 from beamtree.retrieval.tables import recommend_histories, recommend_users, similar_items
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from beamtree.training.events import Event, Listener
 
 log = logging.getLogger(__name__)
+
+BEAM, EXACT = "beam", "exact"
+"""What a comparison calls the model's own answers."""
 
 
 class DeepTreeRetriever:
@@ -73,21 +77,24 @@ class DeepTreeRetriever:
         resume: bool = False,
         estimator_cache: str | Path | None = None,
         estimator: "MakeEstimator | None" = None,
+        progress: bool | None = None,
         listen: "Listener | None" = None,
     ) -> Self:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
 
-        items: a table with item_id and, where known, category and title.
+        items: a table with item_id and, where known, category and title; `log.item_columns` maps other names.
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
-        SASRec from the data set and its split; a resumed fit has to be given the same. listen: called with each event
-        of the training.
+        SASRec from the data set and its split; a resumed fit has to be given the same. progress: show on standard error
+        what was read and how far learning is; by default in a terminal and in a notebook. listen: called with each
+        event of the training, instead.
         """
         try:
             from beamtree.fitting.fit import fit_model
             from beamtree.fitting.run import WorkDirectory
-            from beamtree.training.events import LogPrepared
+            from beamtree.training.budget import explain_partial_epochs
+            from beamtree.training.events import EpochCutShort, LogPrepared
             from beamtree.training.exclusive import claimed_folder
             from beamtree.training.interrupt import stop_requests
         except ModuleNotFoundError as missing:
@@ -95,23 +102,25 @@ class DeepTreeRetriever:
 
         if items is None:
             self._refuse_settings_that_need_items()
-        item_table = None if items is None else read_items(items)
+        item_table = None if items is None else read_items(items, columns=self._given.log.item_columns)
         checked = self._read(interactions)
         prepared = prepare_log(checked, config=self._given, items=item_table)
-        (listen or _log_event)(LogPrepared(tuple(prepared.lines())))
         config, dataset = prepared.config, prepared.dataset
-        split = split_dataset(dataset, config=config)
-        for held_out in (split.validation, split.test):
-            reachable_labels(held_out, dataset.sequences, config=config)
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
-        with claim, stop_requests() as should_stop:
+        with _listening(listen, progress=progress) as say, claim, stop_requests() as should_stop:
+            say(LogPrepared(tuple(prepared.lines())))
+            split = split_dataset(dataset, config=config)
+            for held_out in (split.validation, split.test):
+                reachable_labels(held_out, dataset.sequences, config=config)
+            for line in explain_partial_epochs(dataset, split, config=config):
+                say(EpochCutShort(line))
             artefact = fit_model(
                 dataset,
                 split,
                 config=config,
                 work=work,
-                listen=listen or _log_event,
+                listen=say,
                 should_stop=should_stop,
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
@@ -145,12 +154,7 @@ class DeepTreeRetriever:
         interactions: the log that holds the users' histories; by default the one that was fitted on. A loaded model
         carries no histories, so it must be given there. The other arguments are those of `recommend_histories`.
         """
-        known = self._interactions if interactions is None else self._read(interactions)
-        if known is None:
-            raise InputError(
-                "A loaded model carries no histories. Pass the log with interactions=..., or the histories themselves "
-                "to recommend_histories."
-            )
+        known = self._histories(interactions)
         options = RecommendOptions(
             k=k,
             beam=beam,
@@ -209,11 +213,33 @@ class DeepTreeRetriever:
         """
         return similar_items(self.recommender, items, k=k, by=by)
 
+    def score(
+        self, pairs: Source | Iterable[tuple[Id, Id]], *, interactions: InteractionLog | Source | None = None
+    ) -> pl.DataFrame:
+        """The score of each pair of a user and an item, in their order: columns user_id, item_id, score.
+
+        pairs: (user, item) tuples, or a table or file with user_id and item_id. interactions: the log that holds the
+        users' histories, as in `recommend`. The score is null where the model does not know the item, or no item of the
+        user's history.
+        """
+        known = self._histories(interactions)
+        table = read_pairs(pairs, columns=self.config.log.columns)
+        return score_pairs(self.recommender, known, table)
+
+    def score_histories(self, histories: Iterable[Ids], items: Iterable[Ids]) -> pl.DataFrame:
+        """The scores of chosen items for bare histories: columns request, item_id, score.
+
+        items: a list of ids for each history. The score is null where the model does not know the item, or no item of
+        the history.
+        """
+        return score_histories(self.recommender, histories, items)
+
     def evaluate(
         self,
         interactions: InteractionLog | Source | None = None,
         *,
-        users: Literal["test", "validation"] = "test",
+        held_out: Literal["test", "validation"] = "test",
+        cutoffs: int | Iterable[int] = CUTOFFS,
         beam: int | None = None,
         exact: bool = True,
         baselines: Asked = "simple",
@@ -224,41 +250,57 @@ class DeepTreeRetriever:
 
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
         because its held-out users would not be the ones that training never saw.
+        held_out: which of the two groups of users. cutoffs: lengths of the lists that are counted; metrics are named
+        by them, as in found["beam"]["recall@20"].
         baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or a list of
         names and of baselines of your own (`beamtree.baselines.protocol`).
         estimator_cache: a folder where SASRec is found or kept; without one it is trained for this call. listen: called
         with each event of its training.
         """
+        if held_out not in ("test", "validation"):
+            raise InputError(f"Expected held_out as 'test' or 'validation', got {held_out!r}.")
+        tops = checked_cutoffs(cutoffs)
         dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
         if dataset is None:
             raise InputError("A loaded model carries no log. Pass the one that it was fitted on.")
         if dataset.fingerprint != self.recommender.artefact.data_fingerprint:
             raise DataError(
                 "This is not the log that the model was fitted on, so its held-out users cannot be found again. "
-                "Give the same log with the same filters, or fit on this one."
+                "Give the same log with the same columns and filters, or fit on this one."
             )
         split = split_dataset(dataset, config=self.config)
-        held_out = split.test if users == "test" else split.validation
-        if len(held_out) == 0:
+        users = split.test if held_out == "test" else split.validation
+        if len(users) == 0:
             raise DataError(
                 f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
             )
         chosen = choose_baselines(baselines, dataset, config=self.config)
         width = self.config.retrieval.beam_width if beam is None else beam
-        own: dict[str, Answers] = {_beam_search(width): BeamSearch(self.recommender.engine, width)}
+        own: dict[str, Answers] = {BEAM: BeamSearch(self.recommender.engine, width)}
         if exact:
-            own["exact scan"] = ExactScan(self.recommender.engine)
+            own[EXACT] = ExactScan(self.recommender.engine)
         known: dict[str, Metrics] = {}
-        if users == "test" and self._test_metrics is not None:
-            known[_beam_search(self.config.retrieval.beam_width)] = self._test_metrics
+        is_measured = held_out == "test" and width == self.config.retrieval.beam_width and tops == CUTOFFS
+        if is_measured and self._test_metrics is not None:
+            known[BEAM] = self._test_metrics
         model = {
-            name: known[name] if name in known else evaluate(search, dataset, held_out, config=self.config)
+            name: known[name] if name in known else evaluate(search, dataset, users, config=self.config, cutoffs=tops)
             for name, search in own.items()
         }
         with TemporaryDirectory(prefix="beamtree-") as for_this_call:  # two baselines ask for the same SASRec
             budget = Budget(self.config, directory=Path(estimator_cache or for_this_call), listen=listen or _log_event)
-            comparison = compare(model, chosen, dataset, split, users=held_out, budget=budget)
-        if users == "test":
+            comparison = compare(
+                model,
+                chosen,
+                dataset,
+                split,
+                users=users,
+                budget=budget,
+                cutoffs=tops,
+                left_out=reasons_left_out(baselines, dataset, config=self.config),
+                beam=width,
+            )
+        if held_out == "test" and tops == CUTOFFS:
             self._test_comparison = comparison
         return comparison
 
@@ -316,6 +358,26 @@ class DeepTreeRetriever:
             raise InputError("A loaded model carries no log: only a freshly fitted one does.")
         return self._dataset
 
+    def __repr__(self) -> str:
+        """What it is and what it has learned, in one line."""
+        score = " + ".join((*self.config.model.parts, *self._parts))
+        if self._recommender is None:
+            return f"DeepTreeRetriever(score {score}; not fitted yet)"
+        artefact = self._recommender.artefact
+        said = [f"score {score}", f"{artefact.tree.num_items:,} items", f"beam {artefact.config.retrieval.beam_width}"]
+        said += [f"{users} recall@20 {found['recall@20']:.4f}" for users, found in artefact.metrics.items()]
+        return f"DeepTreeRetriever({', '.join(said)})"
+
+    def _histories(self, interactions: InteractionLog | Source | None) -> InteractionLog:
+        """The log that holds the histories; InputError where there is none."""
+        known = self._interactions if interactions is None else self._read(interactions)
+        if known is None:
+            raise InputError(
+                "A loaded model carries no histories. Pass the log with interactions=..., or the histories themselves "
+                "to recommend_histories or score_histories."
+            )
+        return known
+
     def _read(self, interactions: InteractionLog | Source) -> InteractionLog:
         if isinstance(interactions, InteractionLog):
             return interactions
@@ -334,8 +396,15 @@ class DeepTreeRetriever:
             )
 
 
-def _beam_search(width: int) -> str:
-    return f"beam search ({width})"
+def _listening(listen: "Listener | None", *, progress: bool | None) -> "AbstractContextManager[Listener]":
+    """Whoever is told of events: the given listener, a progress bar, or the log."""
+    if listen is not None:
+        return nullcontext(listen)
+    from beamtree.progress import is_watched, progress_on_stderr
+
+    if is_watched() if progress is None else progress:
+        return progress_on_stderr()
+    return nullcontext(_log_event)
 
 
 def load(directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> DeepTreeRetriever:

@@ -24,13 +24,12 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
     model = DeepTreeRetriever(small_config()).fit(two_group_log())
     width = model.config.retrieval.beam_width
     assert searches == [width]
-    row = f"beam search ({width})"
-    found = model.evaluate(exact=False)[row]
+    found = model.evaluate(exact=False)["beam"]
     assert searches == [width]
     assert dict(found) == model.recommender.artefact.metrics["test"]
     assert found.num_users == len(model.held_out())
 
-    model.evaluate(exact=False, users="validation")
+    model.evaluate(exact=False, held_out="validation")
     model.evaluate(exact=False, beam=width + 1)
     assert searches == [width, width, width + 1], "other users or another beam are other questions"
     model.fit(two_group_log())

@@ -2,8 +2,10 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import polars as pl
 
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Entry
@@ -11,24 +13,40 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Split
 from beamtree.errors import BaselineUnavailable
 from beamtree.evaluation.metrics import Metrics
-from beamtree.evaluation.protocol import evaluate
-from beamtree.evaluation.verdict import Verdict, judge
+from beamtree.evaluation.protocol import CUTOFFS, evaluate
+from beamtree.evaluation.verdict import Verdict, judge, verdict_metric
 
 log = logging.getLogger(__name__)
 
+SHOWN = ("recall", "f", "ndcg")
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Mapping[str, Metrics]):
-    """Metrics by system, in the order of the table: the model first, then the baselines.
+    """Metrics by system, in the order of the table: the model by beam search ("beam") and by exact scan ("exact"), then
+    the baselines by their names.
 
-    seconds: what each baseline took to fit and to answer. left_out: why a baseline that was asked for is not there.
-    verdict: the first system against the best baseline; None without any.
+    seconds: what each baseline took to fit and to answer. left_out: why a baseline is not there and how to get it.
+    verdict: the first system against the best baseline; None without any. beam: how wide the model's was.
     """
 
     metrics: Mapping[str, Metrics]
     seconds: Mapping[str, float]
     left_out: Mapping[str, str]
     verdict: Verdict | None
+    beam: int | None = None
+
+    def to_frame(self) -> pl.DataFrame:
+        """One row per system: its name as `system`, and a column for each metric."""
+        return pl.DataFrame([{"system": name, **metrics} for name, metrics in self.metrics.items()])
+
+    def __repr__(self) -> str:
+        shown = [name for name in next(iter(self.metrics.values())) if name.split("@")[0] in SHOWN]
+        width = max(map(len, self.metrics))
+        rows = [f"{'':{width}}  {'  '.join(shown)}"]
+        for system, metrics in self.metrics.items():
+            rows.append(f"{system:{width}}  {'  '.join(f'{metrics[name]:{len(name)}.4f}' for name in shown)}")
+        return "\n".join(rows if self.verdict is None else [*rows, self.verdict.line()])
 
     def __getitem__(self, name: str) -> Metrics:
         return self.metrics[name]
@@ -48,26 +66,31 @@ def compare(
     *,
     users: HeldOut,
     budget: Budget,
+    cutoffs: Sequence[int] = CUTOFFS,
+    left_out: Mapping[str, str] | None = None,
+    beam: int | None = None,
 ) -> Comparison:
     """Fit the baselines one after another and measure them on the same users.
 
     model: metrics of the model itself, the one to be judged first. A baseline that is not available is left out, and
-    the others go on.
+    the others go on. left_out: why others are not among the baselines.
     """
     measured: dict[str, Metrics] = {}
     seconds: dict[str, float] = {}
-    left_out: dict[str, str] = {}
+    absent = dict(left_out or {})
     for name, entry in baselines.items():
         started = time.monotonic()
         try:
             fitted = entry.fit(dataset, split, budget=budget)
         except BaselineUnavailable as reason:
             log.info("%s", reason)
-            left_out[name] = str(reason)
+            absent[name] = str(reason)
             continue
-        measured[name] = evaluate(fitted, dataset, users, config=budget.config)
+        measured[name] = evaluate(fitted, dataset, users, config=budget.config, cutoffs=cutoffs)
         seconds[name] = time.monotonic() - started
     learning = [name for name in measured if baselines[name].learns]
     first = next(iter(model.values()))
-    verdict = judge(first, measured, learning=learning, config=budget.config) if measured else None
-    return Comparison({**model, **measured}, seconds, left_out, verdict)
+    verdict = None
+    if measured:
+        verdict = judge(first, measured, learning=learning, config=budget.config, metric=verdict_metric(cutoffs))
+    return Comparison({**model, **measured}, seconds, absent, verdict, beam)

@@ -28,7 +28,9 @@ QUICK_EASE_ITEMS = 2_000
 """Up to these sizes tfidf-knn and ease take some seconds, and stand in the table of simple baselines."""
 
 Asked = str | Sequence[str | Baseline]
-"""Which baselines: "none", "simple", "all", names with commas between them, or a list of names and of one's own."""
+"""Which baselines: "none", "simple", "all", names with commas between them, or a list of names and of one's own.
+
+Among names, simple stands for all of the simple ones: "simple,ials"."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ class Entry:
     """One baseline.
 
     make: gives an unfitted one. libraries: modules that it imports when it is fitted; extra: what installs them.
-    learns: by gradients or alternating steps, instead of counting or a closed form. is_simple: whether it stands
-    beside every model on this data and under these settings, without being asked for.
+    learns: by gradients or alternating steps, instead of counting or a closed form. not_simple: why it does
+    not stand beside every model on this data and under these settings, and how to get it; None where it does.
     """
 
     make: Callable[[], Baseline]
     description: str
-    is_simple: Callable[[Dataset, Config], bool]
+    not_simple: Callable[[Dataset, Config], str | None]
     libraries: tuple[str, ...] = ()
     extra: str = "baselines"
     learns: bool = False
@@ -58,47 +60,63 @@ class Entry:
         return baseline.fit(dataset, split, budget=budget)
 
 
-def _always(_dataset: Dataset, _config: Config) -> bool:
-    return True
+def _always(_dataset: Dataset, _config: Config) -> None:
+    return None
 
 
-def _never(_dataset: Dataset, _config: Config) -> bool:
-    return False
+def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
+    learning = [name for name, entry in BASELINES.items() if entry.learns]
+    return f"{', '.join(learning[:-1])} and {learning[-1]} learn, which takes minutes: {_how('all')}."
+
+
+def _without_clock(dataset: Dataset, _config: Config) -> str | None:
+    return (
+        None if has_clock(dataset) else "trend-popularity needs moments, and the times of this log only order its rows."
+    )
+
+
+def _without_repeats(_dataset: Dataset, config: Config) -> str | None:
+    if not excludes_seen(config):
+        return None
+    return (
+        "personal-frequency recommends what a person had before, and this model leaves that out: fit it with "
+        "retrieval.exclude_seen=false to compare the two."
+    )
+
+
+def _large_for_knn(dataset: Dataset, _config: Config) -> str | None:
+    users, interactions = len(dataset.users), len(dataset.sequences.items)
+    if users <= QUICK_KNN_USERS and interactions <= QUICK_KNN_INTERACTIONS:
+        return None
+    return f"tfidf-knn takes long for {users:,} users with {interactions:,} interactions: {_how('simple,tfidf-knn')}."
+
+
+def _large_for_ease(dataset: Dataset, _config: Config) -> str | None:
+    items = len(dataset.items)
+    return None if items <= QUICK_EASE_ITEMS else f"ease takes long for {items:,} items: {_how('simple,ease')}."
+
+
+def _how(asked: str) -> str:
+    return f"beamtree evaluate --baselines {asked} (baselines={asked!r}) has it"
 
 
 _ENTRIES = (
     Entry(Popularity, "most training interactions", _always),
-    Entry(
-        TrendPopularity,
-        "most interactions before the request, older ones counting less",
-        lambda dataset, _: has_clock(dataset),
-    ),
-    Entry(
-        PersonalFrequency,
-        "what the person had most often and most recently, then popular items",
-        lambda _, config: not excludes_seen(config),
-    ),
+    Entry(TrendPopularity, "most interactions before the request, older ones counting less", _without_clock),
+    Entry(PersonalFrequency, "what the person had most often and most recently, then popular items", _without_repeats),
     Entry(ItemToItem, "what followed the latest items of the history most often", _always),
+    Entry(TfidfKnn, "what people with similar histories had", _large_for_knn, libraries=("scipy",)),
+    Entry(Ease, "linear item-to-item weights in closed form", _large_for_ease, libraries=("scipy",)),
     Entry(
-        TfidfKnn,
-        "what people with similar histories had",
-        lambda dataset, _: (
-            len(dataset.users) <= QUICK_KNN_USERS and len(dataset.sequences.items) <= QUICK_KNN_INTERACTIONS
-        ),
-        libraries=("scipy",),
+        Ials, "matrix factorisation for implicit feedback", _takes_minutes, libraries=("scipy", "implicit"), learns=True
     ),
     Entry(
-        Ease,
-        "linear item-to-item weights in closed form",
-        lambda dataset, _: len(dataset.items) <= QUICK_EASE_ITEMS,
-        libraries=("scipy",),
+        SasRec, "a transformer over the history, full softmax", _takes_minutes, ("torch",), extra="train", learns=True
     ),
-    Entry(Ials, "matrix factorisation for implicit feedback", _never, libraries=("scipy", "implicit"), learns=True),
-    Entry(SasRec, "a transformer over the history, full softmax", _never, ("torch",), extra="train", learns=True),
     Entry(
         SasRecWithItemToItem,
         "SASRec and item-to-item, weighed on validation users",
-        _never,
+        _takes_minutes,
         ("torch",),
         extra="train",
         learns=True,
@@ -114,16 +132,16 @@ def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
 
     InputError for a name that nobody has, and for a baseline from outside under a name that is taken.
     """
-    match asked:
-        case "none":
-            return {}
-        case "all":
-            return dict(BASELINES)
-        case "simple":
-            return {name: entry for name, entry in BASELINES.items() if entry.is_simple(dataset, config)}
+    if asked == "none":
+        return {}
+    if asked == "all":
+        return dict(BASELINES)
     given = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
     names = [each for each in given if isinstance(each, str)]
     others = [each for each in given if not isinstance(each, str)]
+    if "simple" in names:
+        simple = [name for name, entry in BASELINES.items() if entry.not_simple(dataset, config) is None]
+        names = [*simple, *(name for name in names if name != "simple")]
     unknown = [name for name in names if name not in BASELINES]
     if unknown:
         raise InputError(
@@ -134,8 +152,18 @@ def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
     for other in others:
         if other.name in BASELINES or other.name in chosen:
             raise InputError(f"There is a baseline {other.name!r} already. Give yours another name.")
-        chosen[other.name] = Entry(partial(_itself, other), "given by the caller", _never)
+        chosen[other.name] = Entry(partial(_itself, other), "given by the caller", _always)
     return chosen
+
+
+def reasons_left_out(asked: Asked, dataset: Dataset, *, config: Config) -> dict[str, str]:
+    """Why baselines are not among the simple ones, where these were asked for; by name, full sentences."""
+    names = asked.split(",") if isinstance(asked, str) else asked
+    if "simple" not in [name.strip() for name in names if isinstance(name, str)]:
+        return {}
+    chosen = choose_baselines(asked, dataset, config=config)
+    reasons = {name: entry.not_simple(dataset, config) for name, entry in BASELINES.items() if name not in chosen}
+    return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def _itself(baseline: Baseline) -> Baseline:

@@ -8,18 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from beamtree.cli.console import bullet_list, messages, results
-from beamtree.cli.options import (
-    BadRowsOption,
-    ColumnOption,
-    EventTypeOption,
-    MinRatingOption,
-    RejectsOption,
-    RowOrderOption,
-    SinceOption,
-    UntilOption,
-    log_settings,
-)
+from beamtree.cli.console import messages, results
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.config import Config
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
 from beamtree.data.describe import LogDescription, describe_log
@@ -27,6 +17,7 @@ from beamtree.data.interactions import read_log
 from beamtree.data.prepare import decide, explain_decisions
 from beamtree.data.public import PublicFiles, cache_directory, fetch
 from beamtree.data.registry import PUBLIC_DATASETS
+from beamtree.progress import bullet_list
 
 app = typer.Typer(help="Public data sets, and what a log looks like.", no_args_is_help=True)
 
@@ -82,34 +73,20 @@ def _print_files(name: str, files: PublicFiles) -> None:
 
 
 @app.command("describe")
+@takes_log_options
 def describe_command(
     path: Annotated[str, typer.Argument(help="A log: file, folder or glob; or the name of a public data set.")],
-    column: ColumnOption = None,
-    min_rating: MinRatingOption = None,
-    event_type: EventTypeOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    bad_rows: BadRowsOption = None,
-    rejects: RejectsOption = None,
-    row_order: RowOrderOption = None,
+    *,
     min_interactions: Annotated[
         int, typer.Option("--min-interactions", help="The filter on users to report on.", min=1)
     ] = DEFAULT_MIN_INTERACTIONS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    reading: LogOptions,
 ) -> None:
     """Count users, items and interactions; show history lengths, popularity, time span and what a fit would decide."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
-    given = log_settings(
-        column=column,
-        min_rating=min_rating,
-        event_type=event_type,
-        since=since,
-        until=until,
-        bad_rows=bad_rows,
-        row_order=row_order,
-    )
-    log = read_log(path, Config.resolve({"log": given}).log, rejects_file=rejects)
+    log = read_log(path, Config.resolve({"log": reading.settings()}).log, rejects_file=reading.rejects)
     description = describe_log(log, min_interactions=min_interactions)
     if as_json:
         typer.echo(json.dumps({"reading": asdict(log.report), **asdict(description)}))

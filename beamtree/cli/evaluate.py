@@ -7,42 +7,50 @@ from typing import Annotated, Literal
 import typer
 
 from beamtree.cli.console import comparison_json, fit_progress, messages, results, show_comparison
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import BeamOption, LogOption, ModelArgument, estimators_beside
-from beamtree.data.interactions import read_log
 from beamtree.data.prepare import explain_seen_items
 from beamtree.data.profile import LogProfile
-from beamtree.evaluation.protocol import describe_protocol
+from beamtree.errors import InputError
+from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs, describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 
 
+@takes_log_options
 def evaluate(
     model: ModelArgument,
     *,
     log: LogOption,
-    users: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
+    held_out: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
+    cutoffs: Annotated[
+        str | None, typer.Option(help="Lengths of the lists that are counted, such as 5,10,20; default 20,40.")
+    ] = None,
     beam: BeamOption = None,
     exact: Annotated[bool, typer.Option(help="Also scan every item with the same model.")] = True,
     baselines: Annotated[
         str,
         typer.Option(
             help="simple: those that take seconds on this log; all: also those that learn, minutes; none; or names, "
-            "such as item-to-item,ease."
+            "such as item-to-item,ease or simple,ials."
         ),
     ] = "simple",
     as_json: Annotated[bool, typer.Option("--json", help="All metrics as JSON.")] = False,
+    reading: LogOptions,
 ) -> None:
     """Measure a model on held-out users of the log that it was fitted on, beside an exact scan and baselines.
 
     The last line says whether the model is ahead of the best baseline, level with it, or behind.
     """
     retriever = DeepTreeRetriever.load(model)
-    interactions = read_log(log, retriever.config.log)
+    tops = CUTOFFS if cutoffs is None else _parse_cutoffs(cutoffs)
+    interactions = reading.read(log, retriever.config.log)
     kept = estimators_beside(model)
     trains = baselines not in ("none", "simple")
     with fit_progress() if trains else nullcontext() as listen:
         comparison = retriever.evaluate(
             interactions,
-            users=users,
+            held_out=held_out,
+            cutoffs=tops,
             beam=beam,
             exact=exact,
             baselines=baselines,
@@ -54,10 +62,17 @@ def evaluate(
     _hint_at_repeats(retriever)
     if as_json:
         split = retriever.recommender.artefact.training["split"]
-        about = {"users": users, "split": split, "protocol": protocol}
+        about = {"held_out": held_out, "split": split, "protocol": protocol}
         results.print_json(json.dumps(about | comparison_json(comparison)))
     else:
-        show_comparison(comparison, title=f"{measured.num_users:,} {users} users ({protocol})")
+        show_comparison(comparison, title=f"{measured.num_users:,} {held_out} users ({protocol})")
+
+
+def _parse_cutoffs(text: str) -> tuple[int, ...]:
+    try:
+        return checked_cutoffs(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--cutoffs takes positive integers, such as 5,10,20; got {text!r}.") from None
 
 
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:

@@ -7,25 +7,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from beamtree.cli.console import bullet_list, fit_progress, messages, results, show_comparison
-from beamtree.cli.options import (
-    BadRowsOption,
-    ColumnOption,
-    EventTypeOption,
-    ItemsOption,
-    LogArgument,
-    MinRatingOption,
-    RejectsOption,
-    RowOrderOption,
-    SinceOption,
-    UntilOption,
-    estimators_beside,
-    log_settings,
-)
+from beamtree.cli.console import fit_progress, messages, results, show_comparison
+from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.options import ItemColumnOption, ItemsOption, LogArgument, estimators_beside, parse_pairs
 from beamtree.config import Config, PresetName
 from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 from beamtree.evaluation.protocol import describe_protocol
+from beamtree.progress import bullet_list
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.storage import MANIFEST
 from beamtree.training.exclusive import claimed_folder
@@ -34,10 +23,12 @@ Holdout = Literal["users", "last", "time", "none"]
 Method = Literal["dtr-u", "dtr-t", "dtr-t-rl"]
 
 
+@takes_log_options
 def fit(
     log: LogArgument,
     *,
     items: ItemsOption = None,
+    item_column: ItemColumnOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/beamtree"),
     preset: Annotated[
         PresetName,
@@ -59,14 +50,6 @@ def fit(
     branching: Annotated[int | None, typer.Option(help="Children of an inner node of the tree.")] = None,
     embedding_dim: Annotated[int | None, typer.Option(help="Size of a node's vector.")] = None,
     negatives: Annotated[int | None, typer.Option(help="Negatives per level.")] = None,
-    column: ColumnOption = None,
-    min_rating: MinRatingOption = None,
-    event_type: EventTypeOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    bad_rows: BadRowsOption = None,
-    rejects: RejectsOption = None,
-    row_order: RowOrderOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit, if there is one.")
     ] = False,
@@ -79,6 +62,7 @@ def fit(
         ),
     ] = None,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
+    reading: LogOptions,
 ) -> None:
     """Learn a preference model over a tree from a log, and save both.
 
@@ -87,16 +71,11 @@ def fit(
 
     A later one wins: preset, --config, --set, then options with a name of their own (--seed, --method, --rounds, ...).
     """
+    item_columns = parse_pairs(item_column, option="--item-column", form="OURS=THEIRS")
+    if item_columns and items is None:
+        raise InputError("--item-column names columns of the item table: give that too, with --items TABLE.")
     overrides: dict[str, dict[str, Any]] = {
-        "log": log_settings(
-            column=column,
-            min_rating=min_rating,
-            event_type=event_type,
-            since=since,
-            until=until,
-            bad_rows=bad_rows,
-            row_order=row_order,
-        ),
+        "log": reading.settings() | _given(item_columns=item_columns or None),
         "data": _given(holdout=holdout),
         "tree": _given(branching=branching),
         "model": _given(embedding_dim=embedding_dim),
@@ -115,7 +94,7 @@ def fit(
         is_unfinished = chosen.training.method == "dtr-t-rl" and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
         _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
-        interactions = read_log(log, chosen.log, rejects_file=rejects)
+        interactions = read_log(log, chosen.log, rejects_file=reading.rejects)
         model = DeepTreeRetriever(chosen)
         with fit_progress(log_json) as listen:
             model.fit(

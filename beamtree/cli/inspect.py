@@ -14,8 +14,9 @@ from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
 from beamtree.cli.console import fit_progress, messages, results
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import ModelArgument, estimators_beside
-from beamtree.data.interactions import read_log
+from beamtree.cli.output import check_place_of, make_folder_of
 from beamtree.data.prepare import explain_decisions
 from beamtree.data.profile import LogProfile
 from beamtree.errors import InputError
@@ -29,6 +30,7 @@ DEFAULT_USERS = 200
 PAGE_SUFFIXES = (".html", ".htm")
 
 
+@takes_log_options
 def inspect(
     model: ModelArgument,
     *,
@@ -38,7 +40,7 @@ def inspect(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The report, default report.html; JSON is written beside it.")
     ] = None,
-    users: Annotated[int | None, typer.Option(min=1, help="How many held-out users to ask; default 200.")] = None,
+    max_users: Annotated[int | None, typer.Option(min=1, help="How many held-out users to ask; default 200.")] = None,
     held_out: Annotated[
         Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
     ] = None,
@@ -51,6 +53,7 @@ def inspect(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Decides which users are asked; default 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
+    reading: LogOptions,
 ) -> None:
     """Show a model's tree, sizes, settings, training and metrics; with --log, diagnose it on held-out users.
 
@@ -63,23 +66,24 @@ def inspect(
             model,
             log,
             out=out or DEFAULT_REPORT,
-            users=users or DEFAULT_USERS,
+            users=max_users or DEFAULT_USERS,
             held_out=held_out,
             estimator=estimator,
             estimators=estimator_cache or estimators_beside(model),
             seed=seed or 0,
             as_json=as_json,
+            reading=reading,
         )
         return
     options = {
         "--out": out,
-        "--users": users,
+        "--max-users": max_users,
         "--held-out": held_out,
         "--estimator": estimator,
         "--estimator-cache": estimator_cache,
         "--seed": seed,
     }
-    given = [name for name, value in options.items() if value is not None]
+    given = [name for name, value in options.items() if value is not None] + reading.given()
     if given:
         raise InputError(f"A report needs the log: add --log LOG, or leave out {' and '.join(given)}.")
     _show(load_artefact(model), as_json=as_json)
@@ -118,6 +122,7 @@ def _diagnose(
     estimators: Path,
     seed: int,
     as_json: bool,
+    reading: LogOptions,
 ) -> None:
     """Measure, write the page and the JSON beside it, print the headlines."""
     try:
@@ -130,7 +135,7 @@ def _diagnose(
 
     _check_out(out)
     retriever = DeepTreeRetriever.load(model)
-    interactions = read_log(log, retriever.config.log)
+    interactions = reading.read(log, retriever.config.log)
     examined = examine(retriever, interactions, users=users, group=held_out, seed=seed)
     chosen = None
     if examined.has_attention:
@@ -149,6 +154,7 @@ def _diagnose(
         diagnostics = diagnose(examined, chosen, progress=progress)
     page, data = render_page(diagnostics), diagnostics.to_json()
     beside = out.with_suffix(".json")
+    make_folder_of(out)
     try:
         replace_text(beside, data)
         replace_text(out, page)
@@ -174,10 +180,7 @@ def _check_out(out: Path) -> None:
     """InputError, before any work, where the report cannot be written."""
     if out.suffix.lower() not in PAGE_SUFFIXES:
         raise InputError(f"--out takes a file ending in .html, got {out.name!r}; the JSON is written beside it.")
-    if out.is_dir():
-        raise InputError(f"{out} is a folder; --out takes a file for the report.")
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
+    check_place_of(out)
 
 
 @contextmanager

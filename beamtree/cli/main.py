@@ -17,8 +17,10 @@ from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.score import score
 from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
+from beamtree.cli.similar import similar
 from beamtree.errors import BeamtreeError, InterruptedTraining
 
 STOPPED_BY_SIGNAL = 130
@@ -33,7 +35,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(events_app, name="events")
-for command in (fit, evaluate, recommend, inspect, serve, settings, doctor, demo):
+for command in (fit, evaluate, recommend, similar, score, inspect, serve, settings, doctor, demo):
     app.command()(command)
 
 

@@ -1,46 +1,40 @@
 """beamtree recommend: for one history at once, or for all users of a log into a file."""
 
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Annotated
 
 import polars as pl
 import typer
 from rich.markup import escape
-from rich.progress import track
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
+from beamtree.cli.ids import describe_unknown, find_items, split_ids
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
+from beamtree.cli.output import OutOption, check_out, write_tables
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE, USER_ID
-from beamtree.data.interactions import read_log
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Fallback, RecommendOptions
-from beamtree.retrieval.tables import REQUEST, recommend_histories, recommend_users
-from beamtree.storage import replace_file
-
-Sink = Callable[[pl.LazyFrame, Path], object]
+from beamtree.retrieval.tables import REQUEST, UserRecommendations, recommend_histories, recommend_users
 
 MAX_SHOWN_REASONS = 2
 
-SINKS: dict[str, Sink] = {
-    ".parquet": lambda table, path: table.sink_parquet(path),
-    ".csv": lambda table, path: _flat(table).sink_csv(path),
-    ".ndjson": lambda table, path: table.sink_ndjson(path),
-    ".jsonl": lambda table, path: table.sink_ndjson(path),
-}
 
-
+@takes_log_options
 def recommend(
     model: ModelArgument,
     *,
-    history: Annotated[str | None, typer.Option(help="Item ids of one person, oldest first: 50,181,172.")] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(help="Item ids of one person, oldest first: 50,181,172; a JSON list where ids hold commas."),
+    ] = None,
     log: Annotated[str | None, typer.Option(help="A log: recommend for its users.")] = None,
     users: Annotated[str | None, typer.Option(help="Only these users of the log: 7,8,9.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .parquet, .csv or .ndjson.")] = None,
+    out: OutOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 20,
     beam: BeamOption = None,
     exclude_seen: Annotated[bool | None, typer.Option(help="Leave out what the history holds.")] = None,
@@ -54,60 +48,100 @@ def recommend(
     explain: Annotated[
         bool, typer.Option("--explain", help="What each part of the score gave, and because of which items.")
     ] = False,
+    reading: LogOptions,
 ) -> None:
     """Recommend items for one history, or for the users of a log."""
-    if out is not None and out.suffix not in SINKS:
-        raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
+    check_out(out)
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
+    about_logs = [*(["--users"] if users is not None else []), *reading.given()]
+    if log is None and about_logs:
+        raise InputError(f"{' and '.join(about_logs)} are about a log: give one with --log LOG, or leave them out.")
     recommender = Recommender.load(model)
-    items = recommender.artefact.items
+    item_table = recommender.artefact.item_table
+    excluded, not_excluded = find_items(recommender, exclude or "", option="--exclude")
+    if not_excluded:
+        messages.print(f"{describe_unknown(recommender, not_excluded)}: nothing to exclude there.", markup=False)
     options = RecommendOptions(
         k=k,
         beam=beam,
         exclude_seen=exclude_seen,
         allow=_condition(allow),
-        exclude=None if exclude is None else [items.parse(text) for text in _split(exclude)],
+        exclude=None if exclude is None else excluded,
         fallback=fallback,
         explain=explain,
     )
-    item_table = recommender.artefact.item_table
     if history is not None:
-        wanted = [items.parse(text) for text in _split(history)]
-        table = recommend_histories(recommender, [wanted], options=options)
-        if table.is_empty():
-            messages.print("There is no item that may be recommended here.", markup=False)
-        elif table["score"].null_count():
-            messages.print("The model knows no item of this history: these are the most popular ones.", markup=False)
-        _write(iter([table]), item_table=item_table, out=out)
+        known, unknown = find_items(recommender, history, option="--history")
+        table = recommend_histories(recommender, [known], options=options)
+        _say_what_was_used(recommender, table, unknown=unknown, is_cold=not known)
+        if out is None:
+            _show(table, item_table=item_table)
+        else:
+            write_tables([table], out)
         return
-    interactions = read_log(str(log), recommender.artefact.config.log)
+    interactions = reading.read(str(log), recommender.artefact.config.log)
     known_users = Vocabulary(interactions.frame[USER_ID].unique())
-    wanted_users = None if users is None else [known_users.parse(text) for text in _split(users)]
-    batches = recommend_users(recommender, interactions, users=wanted_users, options=options)
-    _write(batches, item_table=item_table, out=out)
-
-
-def _write(batches: Iterator[pl.DataFrame], *, item_table: pl.DataFrame, out: Path | None) -> None:
+    wanted = None if users is None else [known_users.parse(text) for text in split_ids(users, option="--users")]
+    tables = recommend_users(recommender, interactions, users=wanted, options=options)
+    cold: list[object] = []
+    counted = _counting_cold(tables, cold)
     if out is None:
-        for batch in batches:
-            _show(batch, item_table=item_table)
-        return
-    if not out.parent.is_dir():
-        raise InputError(f"The folder {out.parent} does not exist: make it first, or give another --out.")
-    rows = 0
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as parts:
-        for number, batch in enumerate(track(batches, description="recommending", console=messages, transient=True)):
-            batch.write_parquet(Path(parts) / f"{number:09d}.parquet")
-            rows += len(batch)
-        replace_file(out, lambda path: SINKS[out.suffix](pl.scan_parquet(f"{parts}/*.parquet"), path))
-    messages.print(f"Wrote {rows:,} rows to {out}.", markup=False)
+        for table in counted:
+            _show(table, item_table=item_table)
+    else:
+        write_tables(_with_progress(counted, total=len(tables.users)), out)
+    if cold:
+        messages.print(
+            f"{len(cold):,} of {len(tables.users):,} users have no item in the log that the model knows, the first is "
+            f"{cold[0]}: they get the most popular items, without scores.",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
-def _flat(table: pl.LazyFrame) -> pl.LazyFrame:
-    """Lists of ids as texts, with spaces between the ids: CSV has no lists."""
-    lists = [name for name, dtype in table.collect_schema().items() if isinstance(dtype, pl.List)]
-    return table.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)
+def _say_what_was_used(recommender: Recommender, table: pl.DataFrame, *, unknown: list[str], is_cold: bool) -> None:
+    """Which ids of a history were passed over, and where popular items stand in for recommendations."""
+    if table.is_empty():
+        outcome = "There is no item that may be recommended here."
+    elif is_cold:
+        outcome = "These are the most popular items, without scores, because no item of the history is known."
+    else:
+        outcome = ""
+    if unknown:
+        skipped = "" if is_cold else ": skipped"
+        outcome = f"{describe_unknown(recommender, unknown)}{skipped}. {outcome}"
+    elif is_cold:
+        outcome = f"The history is empty. {outcome}"
+    if outcome:
+        messages.print(outcome.strip(), markup=False, soft_wrap=True)
+
+
+def _counting_cold(tables: UserRecommendations, cold: list[object]) -> Iterator[pl.DataFrame]:
+    """The tables; users who got popular items are added to `cold` on the way."""
+    for table in tables:
+        cold += table.filter((pl.col("rank") == 1) & pl.col("score").is_null())[USER_ID].to_list()
+        yield table
+
+
+def _with_progress(tables: Iterator[pl.DataFrame], *, total: int) -> Iterator[pl.DataFrame]:
+    """The tables, with a bar that counts users, of how many, and tells the time that is left."""
+    bar = Progress(
+        TextColumn("recommending"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} users"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+    )
+    messages.print(f"Recommending for {total:,} users.", markup=False)
+    with bar:
+        task = bar.add_task("", total=total)
+        for table in tables:
+            bar.advance(task, table[USER_ID].n_unique())
+            yield table
 
 
 def _show(batch: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
@@ -143,14 +177,10 @@ def _cell(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _condition(allow: list[str] | None) -> pl.Expr | None:
     """All of the given columns must have one of their values."""
     conditions = [
-        pl.col(column).cast(pl.String).is_in(_split(values))
+        pl.col(column).cast(pl.String).is_in([value.strip() for value in values.split(",")])
         for column, values in parse_pairs(allow, option="--allow", form="COLUMN=VALUE[,VALUE...]").items()
     ]
     return pl.all_horizontal(conditions) if conditions else None

@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import ModelArgument
-from beamtree.data.interactions import read_log
 from beamtree.data.ties import settle_ties
 from beamtree.errors import InputError
 
@@ -19,6 +19,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 TOKEN_VARIABLE = "BEAMTREE_ADMIN_TOKEN"
 
 
+@takes_log_options
 def serve(
     model: ModelArgument,
     *,
@@ -64,6 +65,7 @@ def serve(
     telemetry: Annotated[
         bool, typer.Option("--telemetry", help="Send OpenTelemetry traces, as the OTEL_* variables say.")
     ] = False,
+    reading: LogOptions,
 ) -> None:
     """Serve a model over HTTP: recommendations, items, the tree, metrics, and a page to look at."""
     missing = [name for name in ("fastapi", "uvicorn", "prometheus_client", "httptools") if find_spec(name) is None]
@@ -71,6 +73,8 @@ def serve(
         raise InputError(f"Serving needs {', '.join(missing)}: pip install 'beamtree[serve]'.")
     if telemetry and not _has_telemetry():
         raise InputError("--telemetry needs the OpenTelemetry SDK: pip install 'beamtree[telemetry]'.")
+    if histories is None and reading.given():
+        raise InputError(f"{' and '.join(reading.given())} say how a log is read: give one with --histories LOG.")
     from beamtree.serving.limits import Limits
     from beamtree.serving.logs import log_to
     from beamtree.serving.run import serve as run_server
@@ -106,7 +110,7 @@ def serve(
         from beamtree.artefact import read_config
 
         config = read_config(model)
-        log = settle_ties(read_log(histories, config.log), config=config)
+        log = settle_ties(reading.read(histories, config.log), config=config)
     run_server(settings, log=log, announce=_announce, log_queue=log_queue)
 
 

@@ -41,7 +41,10 @@ Moment = str | float | date
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What reading a log did to its rows. rows_read = rows kept + rejected + filtered + repeated."""
+    """What reading a log did to its rows. rows_read = rows kept + rejected + filtered + repeated.
+
+    filters: what rows had to meet, as it was asked for.
+    """
 
     files: tuple[str, ...] = ()
     rows_read: int = 0
@@ -49,6 +52,7 @@ class ReadReport:
     rows_filtered: int = 0
     rows_repeated: int = 0
     rejects_file: str | None = None
+    filters: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The report as sentences to print or to log."""
@@ -57,7 +61,7 @@ class ReadReport:
         if self.rows_rejected:
             said.append(f"{self.rows_rejected:,} bad rows left out, listed in {self.rejects_file}")
         if self.rows_filtered:
-            said.append(f"{self.rows_filtered:,} rows left out by the filters")
+            said.append(f"{self.rows_filtered:,} rows left out by the filters: {', '.join(self.filters)}")
         if self.rows_repeated:
             said.append(f"{self.rows_repeated:,} exact repeats dropped")
         return said
@@ -193,6 +197,7 @@ def read_interactions(
         rows_filtered=rows_read - rejected - frame.height,
         rows_repeated=frame.height - distinct.height,
         rejects_file=listed,
+        filters=_describe_filters(min_rating=min_rating, event_values=event_values, since=since, until=until),
     )
     return InteractionLog(distinct, report)
 
@@ -210,6 +215,15 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         rejects_file=rejects_file,
         row_order=settings.row_order,
     )
+
+
+def _describe_filters(
+    *, min_rating: float | None, event_values: Mapping[str, list[str]], since: Moment | None, until: Moment | None
+) -> tuple[str, ...]:
+    filters = [] if min_rating is None else [f"rating at least {min_rating:g}"]
+    filters += [f"{name} is {' or '.join(values)}" for name, values in event_values.items()]
+    filters += [] if since is None else [f"since {since}"]
+    return tuple(filters if until is None else [*filters, f"until {until}"])
 
 
 def _row_numbers(places_before: int) -> ParsedColumn:

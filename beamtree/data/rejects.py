@@ -70,6 +70,7 @@ def write_rejects(rejects: pl.DataFrame, *, path: str | Path | None, source: Sou
         path = Path(f"{stem}.rejects.csv")
     target = Path(path)
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         replace_file(target, lambda beside: rejects.write_csv(beside))
     except OSError as problem:
         raise DataError(

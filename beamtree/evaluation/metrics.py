@@ -24,7 +24,7 @@ from beamtree.types import NOTHING, BoolArray, Float64Array, Int32Array, Int64Ar
 Labels = tuple[Int32Array, Int64Array]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Metrics(Mapping[str, float]):
     """Averages by name, such as metrics["recall@20"], in the order of the cutoffs.
 
@@ -46,6 +46,10 @@ class Metrics(Mapping[str, float]):
 
     def __len__(self) -> int:
         return len(self.averages)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in self.averages.items())
+        return f"Metrics({self.num_users:,} users: {shown})"
 
 
 def measure(recommended: Int32Array, labels: Labels, *, num_items: int, cutoffs: Sequence[int] = (20, 40)) -> Metrics:

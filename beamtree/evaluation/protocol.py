@@ -1,6 +1,6 @@
 """What is measured on held-out users, and how: the same questions for every system."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from beamtree.config import Config
@@ -8,11 +8,21 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import HeldOut, Split, split_by_time, split_leave_last_out, split_none, split_users
+from beamtree.errors import InputError
 from beamtree.evaluation.answers import Answers
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Metrics, measure
 
 CUTOFFS = (20, 40)
+
+
+def checked_cutoffs(cutoffs: int | Iterable[int]) -> tuple[int, ...]:
+    """Distinct cutoffs in rising order; InputError where there is none or one is no positive integer."""
+    listed = [cutoffs] if isinstance(cutoffs, int) else list(cutoffs)
+    is_right = [isinstance(one, int) and not isinstance(one, bool) and one >= 1 for one in listed]
+    if not listed or not all(is_right):
+        raise InputError(f"Expected cutoffs as positive integers, such as 5, 10, 20; got {listed!r}.")
+    return tuple(sorted(set(listed)))
 
 
 def split_dataset(dataset: Dataset, *, config: Config) -> Split:

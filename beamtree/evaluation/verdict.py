@@ -1,6 +1,6 @@
 """One honest line under a table: is the model ahead of the best baseline, level with it, or behind?"""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,7 +8,7 @@ from beamtree.config import MAX_EPOCHS, Config
 from beamtree.evaluation.intervals import Interval, difference, relative_difference
 from beamtree.evaluation.metrics import Metrics
 
-METRIC = "f@20"
+USUAL_CUTOFF = 20
 SEED = 0
 """Of the bootstrap: the same table gives the same line."""
 
@@ -20,13 +20,15 @@ Standing = Literal["ahead", "level", "behind", "unknown"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model against the baseline with the highest METRIC.
+    """A model against the baseline that is best in a metric.
 
-    interval: the difference in proportion to the baseline's metric, or the plain difference where that is 0
-    (is_relative tells), with its 95 % interval over users. kind: "simple baseline" where none of them learns.
+    metric: its name, such as f@20. interval: the difference in proportion to the baseline's metric, or the plain
+    difference where that is 0 (is_relative tells), with its 95 % interval over users. kind: "simple baseline" where
+    none of them learns.
     """
 
     standing: Standing
+    metric: str
     baseline: str
     kind: str
     interval: Interval
@@ -36,7 +38,7 @@ class Verdict:
 
     def line(self) -> str:
         """The verdict as one sentence."""
-        other = f"the best {self.kind} ({self.baseline}) in F@20"
+        other = f"the best {self.kind} ({self.baseline}) in {self.metric.upper()}"
         size, low, high = self.interval
         if self.is_relative:
             amount, bounds = f"{100 * abs(size):.1f} %", f"{100 * low:+.1f} to {100 * high:+.1f} %"
@@ -56,17 +58,30 @@ class Verdict:
                 )
 
 
-def judge(model: Metrics, baselines: Mapping[str, Metrics], *, learning: Collection[str], config: Config) -> Verdict:
-    """The model against the baseline with the highest METRIC, the first one among equals; one baseline or more.
+def verdict_metric(cutoffs: Sequence[int]) -> str:
+    """What systems are judged by: F at the usual cutoff where it is among these, else at the first of them."""
+    return f"f@{USUAL_CUTOFF if USUAL_CUTOFF in cutoffs else cutoffs[0]}"
+
+
+def judge(
+    model: Metrics,
+    baselines: Mapping[str, Metrics],
+    *,
+    learning: Collection[str],
+    config: Config,
+    metric: str = f"f@{USUAL_CUTOFF}",
+) -> Verdict:
+    """The model against the baseline that is best in a metric, the first one among equals; one baseline or more.
 
     learning: names of those that learn.
     """
-    best = max(baselines, key=lambda name: baselines[name][METRIC])
-    values, others = model.per_user[METRIC], baselines[best].per_user[METRIC]
-    is_relative = baselines[best][METRIC] > 0.0
+    best = max(baselines, key=lambda name: baselines[name][metric])
+    values, others = model.per_user[metric], baselines[best].per_user[metric]
+    is_relative = baselines[best][metric] > 0.0
     interval = (relative_difference if is_relative else difference)(values, others, seed=SEED)
     return Verdict(
         standing=_standing(interval, num_users=model.num_users),
+        metric=metric,
         baseline=best,
         kind="baseline" if any(name in learning for name in baselines) else "simple baseline",
         interval=interval,

@@ -36,7 +36,9 @@ class LogHistories:
         if self.users.first_of_wrong_type([user]) is not None:
             return None
         dense = int(self.users.encode([user])[0])
-        if dense < 0:
-            return None
-        start, end = int(self._offsets[dense]), int(self._offsets[dense + 1])
+        return None if dense < 0 else self.at(dense)
+
+    def at(self, place: int) -> pl.Series:
+        """Raw item ids, oldest first, of the user at a place of `user_ids`."""
+        start, end = int(self._offsets[place]), int(self._offsets[place + 1])
         return self._items.slice(start, end - start)

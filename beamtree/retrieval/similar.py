@@ -13,7 +13,8 @@ from beamtree.types import Float32Array, Int64Array
 Similarity = Literal["embedding", "memory"]
 
 ROWS_AT_A_TIME = 65_536
-_PART_OF: dict[Similarity, str] = {"embedding": "attention", "memory": "memory"}
+_PARTS_OF: dict[Similarity, tuple[str, ...]] = {"embedding": ("attention", "tower"), "memory": ("memory",)}
+"""The parts of a score that can tell; the first that a model has does."""
 
 
 class SimilarItems:
@@ -22,7 +23,7 @@ class SimilarItems:
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact
         self._tree = artefact.tree
-        self.kinds: tuple[Similarity, ...] = tuple(kind for kind, part in _PART_OF.items() if artefact.part(part))
+        self.kinds: tuple[Similarity, ...] = tuple(kind for kind in _PARTS_OF if self._part_for(kind) is not None)
 
     def near(self, item: int, *, count: int, by: Similarity | None = None) -> tuple[Int64Array, Float32Array]:
         """The dense items nearest to a dense item and how near they are.
@@ -32,11 +33,12 @@ class SimilarItems:
         if count < 1:
             raise InputError(f"Expected at least 1 item to be asked for, got {count}.")
         if not self.kinds:
-            raise InputError("This model has neither attention nor memory, so that its items cannot be compared.")
+            raise InputError("This model has no attention, tower or memory, so that its items cannot be compared.")
         chosen = by or self.kinds[0]
         if chosen not in self.kinds:
             raise InputError(
-                f"This model has no part {_PART_OF[chosen]!r}, so that items cannot be compared by {chosen}. "
+                f"This model has no part {' or '.join(map(repr, _PARTS_OF[chosen]))}, so that items cannot be compared "
+                f"by {chosen}. "
                 f"Compare them by {' or '.join(self.kinds)}."
             )
         return self.by_embedding(item, count=count) if chosen == "embedding" else self.by_memory(item, count=count)
@@ -92,9 +94,12 @@ class SimilarItems:
     @cached_property
     def _leaf_vectors(self) -> tuple[Float32Array, Float32Array]:
         """Vectors (leaves, size) of the leaves, a view where they are float32, and their lengths (leaves,)."""
-        nodes = self._artefact.part("attention")["node_table"]
+        nodes = self._artefact.part(self._part_for("embedding") or "")["node_table"]
         vectors = np.asarray(nodes[self._tree.level_offsets[self._tree.height] :], dtype=np.float32)
         return vectors, np.linalg.norm(vectors, axis=1)
+
+    def _part_for(self, kind: Similarity) -> str | None:
+        return next((part for part in _PARTS_OF[kind] if self._artefact.part(part)), None)
 
     @cached_property
     def _memory(self) -> Memory:

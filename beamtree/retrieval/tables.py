@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,19 +44,33 @@ def recommend_histories(recommender: Recommender, histories: Any, *, options: Re
     return pl.concat(tables)
 
 
+@dataclass(frozen=True, eq=False)
+class UserRecommendations:
+    """Tables user_id, item_id, score, rank for users of a log, REQUESTS_AT_A_TIME users at a time."""
+
+    recommender: Recommender
+    histories: LogHistories
+    users: pl.Series
+    options: RecommendOptions
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        for first in range(0, max(len(self.users), 1), REQUESTS_AT_A_TIME):
+            keys = self.users[first : first + REQUESTS_AT_A_TIME]
+            requests = [RecommendRequest(user=user, options=self.options) for user in keys]
+            answers = self.recommender.recommend(requests, histories=self.histories)
+            yield _table(self.recommender, answers, keys=keys, options=self.options)
+
+
 def recommend_users(
     recommender: Recommender, interactions: InteractionLog, *, users: Ids | None, options: RecommendOptions
-) -> Iterator[pl.DataFrame]:
-    """Tables user_id, item_id, score, rank for users of a log (all of them by default), a thousand at a time.
+) -> UserRecommendations:
+    """Recommendations for users of a log, all of them by default, made while they are iterated over.
 
-    UnknownIdsError for users that the log does not have.
+    UnknownUsersError for users that the log does not have.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     wanted = histories.user_ids if users is None else _known_users(users, histories)
-    for first in range(0, max(len(wanted), 1), REQUESTS_AT_A_TIME):
-        keys = wanted[first : first + REQUESTS_AT_A_TIME]
-        requests = [RecommendRequest(user=user, options=options) for user in keys]
-        yield _table(recommender, recommender.recommend(requests, histories=histories), keys=keys, options=options)
+    return UserRecommendations(recommender, histories, wanted, options)
 
 
 def similar_items(recommender: Recommender, items: Ids, *, k: int, by: Similarity | None) -> pl.DataFrame:
@@ -82,16 +97,16 @@ def similar_items(recommender: Recommender, items: Ids, *, k: int, by: Similarit
     )
 
 
-def list_of_histories(histories: Any) -> list[Any]:
-    """Histories one by one; InputError for a bare text, and for ids that stand where histories are meant."""
+def list_of_histories(histories: Any, *, what: str = "histories") -> list[Any]:
+    """Lists of ids one by one; InputError for a bare text, and for ids that stand where lists of them are meant."""
     if isinstance(histories, str | bytes):
-        raise InputError(f"Expected a list of histories, got {histories!r}. Give [[{histories!r}]].")
-    listed = plain_list(histories, what="histories")
+        raise InputError(f"{what}: expected a list of lists of ids, got {histories!r}. Give [[{histories!r}]].")
+    listed = plain_list(histories, what=what)
     for history in listed:
         if isinstance(history, str | bytes | int | np.generic):
             raise InputError(
-                f"Expected a list of histories, each a list of ids, got the id {history!r} in its place. "
-                f"For one history give [[{history!r}, ...]]."
+                f"{what}: expected a list of lists of ids, got the id {history!r} in the place of a list. "
+                f"For one list give [[{history!r}, ...]]."
             )
     return listed
 

@@ -111,17 +111,17 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
     if manifest.get("kind") != _full_kind(kind) or manifest.get("format_version") != FORMAT_VERSION:
         raise ArtefactError(
             f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected "
-            f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again without --resume."
+            f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again: --restart (resume=False)."
         )
     if manifest.get("sha256") != _digest(manifest):
         raise ArtefactError(
-            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again without --resume."
+            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again: --restart (resume=False)."
         )
     kept = manifest["identity"]
     if kept["key"] != identity.key:
         raise ArtefactError(
             f"The checkpoint in {directory} was made from another log. "
-            "Give the same log, or start again without --resume."
+            "Give the same log, or start again: --restart (resume=False)."
         )
     then, now = _flat(kept["settings"]), _flat(identity.settings)
     changed = [
@@ -132,7 +132,7 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
     if changed:
         raise ArtefactError(
             f"The checkpoint in {directory} was made with other settings ({'; '.join(changed)}). "
-            "Give the same settings, or start again without --resume."
+            "Give the same settings, or start again: --restart (resume=False)."
         )
 
 

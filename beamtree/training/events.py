@@ -16,6 +16,13 @@ class LogPrepared:
 
 
 @dataclass(frozen=True)
+class EpochCutShort:
+    """Before it begins: a learner will not see every training interaction once, and the setting that decides it."""
+
+    line: str
+
+
+@dataclass(frozen=True)
 class StepDone:
     """A step was taken; loss is smoothed over recent steps, instances is the size of the batch."""
 
@@ -87,5 +94,15 @@ class PartsWeighed:
     seconds: float
 
 
-Event = LogPrepared | StepDone | Validated | Resumed | StoppedEarly | EstimatorAwaited | TreeRelearned | PartsWeighed
+Event = (
+    LogPrepared
+    | EpochCutShort
+    | StepDone
+    | Validated
+    | Resumed
+    | StoppedEarly
+    | EstimatorAwaited
+    | TreeRelearned
+    | PartsWeighed
+)
 Listener = Callable[[Event], None]

@@ -207,4 +207,4 @@ class Trainer:
         done = f"Stopped after step {step} of {self.schedule.total_steps} of the {self.name}"
         if self.plan is None:
             return f"{done}. Nothing was saved: no folder for checkpoints was given."
-        return f"{done}; the checkpoint is in {self.plan.directory}. Go on with --resume."
+        return f"{done}; the checkpoint is in {self.plan.directory}. Go on with --resume (resume=True)."

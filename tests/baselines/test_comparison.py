@@ -40,7 +40,7 @@ def favouring(first: int) -> PopularItems:
 
 def entry(first: int | Exception, *, learns: bool = False) -> Entry:
     make: Callable[[], Favourite] = lambda: Favourite(first)  # noqa: E731
-    return Entry(make, "for a test", lambda *_: True, learns=learns)
+    return Entry(make, "for a test", lambda *_: None, learns=learns)
 
 
 def test_the_model_comes_first_and_is_judged_against_the_best() -> None:

@@ -14,7 +14,7 @@ INSPECT = ("inspect", "model", "--log", "ratings.csv")
 
 def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -> None:
     assert beamtree(*FIT).code == 0
-    shown = beamtree(*INSPECT, "--out", "look.html", "--users", "3", "--held-out", "test")
+    shown = beamtree(*INSPECT, "--out", "look.html", "--max-users", "3", "--held-out", "test")
     assert shown.code == 0, shown.err
     assert "3 test users" in shown.out
     assert "best baseline" in shown.out
@@ -30,7 +30,7 @@ def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -
         "look.json",
     ]
 
-    printed = json.loads(beamtree(*INSPECT, "--out", "look.html", "--users", "3", "--held-out", "test", "--json").out)
+    printed = json.loads(beamtree(*INSPECT, "--out", "look.html", "--max-users", "3", "--held-out", "test", "--json").out)
     assert printed | {"latency": None} == numbers | {"latency": None}, "only times differ between runs"
     assert [result["width"] for result in printed["latency"]["results"]] == [
         result["width"] for result in numbers["latency"]["results"]
@@ -95,9 +95,10 @@ def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
 @pytest.mark.usefixtures("folder")
 def test_what_is_wrong_is_said(beamtree: Command) -> None:
     beamtree(*FIT)
-    assert "add --log" in beamtree("inspect", "model", "--users", "5").message
+    assert "add --log" in beamtree("inspect", "model", "--max-users", "5").message
     assert ".html" in beamtree(*INSPECT, "--out", "look.json").message
-    assert "does not exist" in beamtree(*INSPECT, "--out", "nowhere/look.html").message
+    assert "ratings.csv is a file" in beamtree(*INSPECT, "--out", "ratings.csv/look.html").message
+    assert "leave out --column" in beamtree("inspect", "model", "--column", "user_id=uid").message
     Path("folder.html").mkdir()
     assert "is a folder" in beamtree(*INSPECT, "--out", "folder.html").message
     assert "no-such.csv" in beamtree("inspect", "model", "--log", "no-such.csv").message

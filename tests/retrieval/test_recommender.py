@@ -52,7 +52,7 @@ def for_histories(recommender: Recommender, histories: Any, **options: Any) -> p
 def for_users(
     recommender: Recommender, log: InteractionLog, users: Any = None, **options: Any
 ) -> Iterator[pl.DataFrame]:
-    return tables.recommend_users(recommender, log, users=users, options=RecommendOptions(**options))
+    return iter(tables.recommend_users(recommender, log, users=users, options=RecommendOptions(**options)))
 
 
 def dense_scan(recommender: Recommender, history: list[int], *, without: set[int]) -> list[str]:
@@ -350,9 +350,9 @@ def test_histories_may_be_a_column_of_lists(recommender: Recommender) -> None:
 @pytest.mark.parametrize(
     ("histories", "message"),
     [
-        ("i03", r"list of histories, got 'i03'. Give \[\['i03'\]\]"),
-        (["i03", "i07"], r"got the id 'i03' in its place. For one history give \[\['i03', ...\]\]"),
-        ([7], "got the id 7 in its place"),
+        ("i03", r"histories: expected a list of lists of ids, got 'i03'. Give \[\['i03'\]\]"),
+        (["i03", "i07"], r"got the id 'i03' in the place of a list. For one list give \[\['i03', ...\]\]"),
+        ([7], "got the id 7 in the place of a list"),
         (7, "expected a list, got 7"),
         ([7.5], "expected a list, got 7.5"),
         ([[None]], "got None: drop missing ids first"),

@@ -55,7 +55,7 @@ def test_what_followed_most_often_is_nearest() -> None:
 
 def test_a_model_is_asked_only_for_what_it_has() -> None:
     assert SimilarItems(random_artefact(4, parts=("attention", "memory"))).kinds == ("embedding", "memory")
-    with pytest.raises(InputError, match=r"no part 'attention'.*Compare them by memory"):
+    with pytest.raises(InputError, match=r"no part 'attention' or 'tower'.*Compare them by memory"):
         SimilarItems(random_artefact(4, parts=("memory",))).near(0, count=2, by="embedding")
 
 
@@ -63,5 +63,5 @@ def test_nothing_asked_for_and_nothing_to_compare_by() -> None:
     model = sparse_model()
     with pytest.raises(InputError, match="at least 1 item"):
         SimilarItems(model).near(3, count=-1)
-    with pytest.raises(InputError, match="neither attention nor memory"):
+    with pytest.raises(InputError, match="no attention, tower or memory"):
         SimilarItems(Artefact(**(vars(model) | {"weights": {"taste/bias": np.zeros(3)}}))).near(3, count=1)

@@ -54,12 +54,12 @@ def test_what_is_forgotten_is_not_found(tmp_path: Path) -> None:
     ("kind", "identity", "said"),
     [
         ("rounds", IDENTITY, r"holds 'beamtree checkpoint: toy', format 4; expected 'beamtree checkpoint: rounds'"),
-        ("toy", Identity("other", IDENTITY.settings), r"another log\. Give the same log, or start again without"),
+        ("toy", Identity("other", IDENTITY.settings), r"another log\. Give the same log, or start again: --restart"),
         (
             "toy",
             Identity("log", {"training": {"seed": 2, "rounds": 3}}),
             r"training\.seed: 1 then, 2 now; training\.rounds: None then, 3 now; training\.epochs: 2\.0 then, None now"
-            r".*Give the same settings, or start again without --resume",
+            r".*Give the same settings, or start again: --restart",
         ),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_belongs_to_another_run_is_refused(tmp_path: Path, kind: str, ident
 )
 def test_what_is_no_checkpoint_of_this_version_is_refused(tmp_path: Path, manifest: dict[str, Any]) -> None:
     write_bundle(tmp_path, manifest, files={})
-    with pytest.raises(ArtefactError, match=r"expected 'beamtree checkpoint: toy', format 4\. Start again without"):
+    with pytest.raises(ArtefactError, match=r"expected 'beamtree checkpoint: toy', format 4\. Start again: --restart"):
         load_checkpoint(tmp_path, kind="toy", identity=IDENTITY)
 
 

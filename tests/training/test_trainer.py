@@ -415,7 +415,9 @@ def test_a_checkpoint_of_other_settings_data_or_learner_is_refused(tmp_path: Pat
         plan=plan_for(tmp_path, settings, resume=True),
         listen=lambda _: None,
     )
-    with pytest.raises(ArtefactError, match=r"checkpoint: toy'.*expected .*checkpoint: other toy'.*without --resume"):
+    with pytest.raises(
+        ArtefactError, match=r"checkpoint: toy'.*expected .*checkpoint: other toy'.*Start again: --restart"
+    ):
         other.run()
     often = training_settings(checkpoint_minutes=0.0)
     progress = run(CountingLearner(), settings=often, plan=plan_for(tmp_path, often, resume=True))

@@ -1,0 +1,69 @@
+"""Tables into files: Parquet, CSV or NDJSON, written as a whole; folders that are missing are made."""
+
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from beamtree.cli.console import messages
+from beamtree.errors import InputError
+from beamtree.storage import replace_file
+
+Sink = Callable[[pl.LazyFrame, Path], object]
+
+SINKS: dict[str, Sink] = {
+    ".parquet": lambda table, path: table.sink_parquet(path),
+    ".csv": lambda table, path: _flat(table).sink_csv(path),
+    ".ndjson": lambda table, path: table.sink_ndjson(path),
+    ".jsonl": lambda table, path: table.sink_ndjson(path),
+}
+
+OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .parquet, .csv or .ndjson.")]
+
+
+def check_out(out: Path | None) -> None:
+    """InputError, before any work, for a file that no table can be written to."""
+    if out is not None and out.suffix not in SINKS:
+        raise InputError(f"--out takes a file ending in {', '.join(SINKS)}; got {out.name!r}.")
+    if out is not None:
+        check_place_of(out)
+
+
+def check_place_of(file: Path) -> None:
+    """InputError, before any work, where a file cannot stand: a folder has its name, or a file that of its folder."""
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; --out takes a file.")
+    nearest = next(folder for folder in file.absolute().parents if folder.exists())
+    if not nearest.is_dir():
+        raise InputError(f"{nearest} is a file, so that no folder can be made there. Give another --out.")
+
+
+def make_folder_of(file: Path) -> None:
+    """Make the folder that a file is to stand in, where it is missing; InputError where that fails."""
+    try:
+        file.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"Could not make the folder {file.parent}: {error.strerror or error}. Give another --out."
+        ) from error
+
+
+def write_tables(tables: Iterable[pl.DataFrame], out: Path) -> None:
+    """Write tables of the same columns, one after another, into one file, and say how many rows it has."""
+    make_folder_of(out)
+    rows = 0
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as parts:
+        for number, table in enumerate(tables):
+            table.write_parquet(Path(parts) / f"{number:09d}.parquet")
+            rows += len(table)
+        replace_file(out, lambda path: SINKS[out.suffix](pl.scan_parquet(f"{parts}/*.parquet"), path))
+    messages.print(f"Wrote {rows:,} rows to {out}.", markup=False, soft_wrap=True)
+
+
+def _flat(table: pl.LazyFrame) -> pl.LazyFrame:
+    """Lists of ids as texts, with spaces between the ids: CSV has no lists."""
+    lists = [name for name, dtype in table.collect_schema().items() if isinstance(dtype, pl.List)]
+    return table.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(" ") for name in lists)

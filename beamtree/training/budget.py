@@ -1,0 +1,40 @@
+"""How much of an epoch the budgets of the settings allow, said before anything is learned."""
+
+import numpy as np
+
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.training.windows import TrainingWindows
+
+
+def explain_partial_epochs(dataset: Dataset, split: Split, *, config: Config) -> list[str]:
+    """A sentence for each learner that will not see every training interaction once, with the setting that decides."""
+    said = []
+    parts, training, estimator = config.model.parts, config.training, config.estimator
+    if estimator.most_positions is not None and ("tower" in parts or training.method == "dtr-t-rl"):
+        windows = TrainingWindows.cut(dataset.sequences, split, length=estimator.decided_history_length)
+        said += _sentence(
+            "the encoder",
+            int(windows.lengths.sum()),
+            "positions",
+            setting="estimator.most_positions",
+            most=estimator.most_positions,
+        )
+    if training.most_instances is not None and "attention" in parts:
+        instances = np.maximum(split.train.end - split.train.start - split.first_target, 0)
+        said += _sentence(
+            "the attention network",
+            int(instances.sum()),
+            "instances",
+            setting="training.most_instances",
+            most=training.most_instances,
+        )
+    return said
+
+
+def _sentence(learner: str, there_are: int, unit: str, *, setting: str, most: int) -> list[str]:
+    if there_are <= most:
+        return []
+    share = f"{most / there_are:.0%} of an epoch"
+    return [f"{learner} learns from {most:,} of {there_are:,} {unit}, {share}; {setting}={there_are} gives a whole one"]

@@ -14,7 +14,7 @@ from beamtree.artefact import save_artefact
 from beamtree.baselines.comparison import Comparison, compare
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Asked, choose_baselines, reasons_left_out
-from beamtree.config import Config
+from beamtree.config import Config, PresetName
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
@@ -50,17 +50,29 @@ BEAM, EXACT = "beam", "exact"
 class DeepTreeRetriever:
     """A deep preference model and its tree, learned from an interaction log.
 
-    >>> model = DeepTreeRetriever(Config.preset("small")).fit("ratings.parquet", items="items.csv")
+    >>> model = DeepTreeRetriever(preset="small").fit("ratings.parquet", items="items.csv")
     >>> model.recommend(users=["u7"], k=20)
     """
 
-    def __init__(self, config: Config | None = None, *, parts: "Mapping[str, MakePart] | None" = None) -> None:
-        """parts: more parts of the score by name, written in torch; see `beamtree.model.part`.
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        preset: PresetName | None = None,
+        parts: "Mapping[str, MakePart] | None" = None,
+    ) -> None:
+        """config: all settings; preset: those of a preset instead. parts: more parts of the score by name, written in
+        torch; see `beamtree.model.part`.
 
-        InputError for a name that beamtree uses itself.
+        InputError for a name that beamtree uses itself, and for settings given twice.
         """
         check_part_names(parts or {})
-        self._given = config or Config()
+        if config is not None and (preset is not None or not isinstance(config, Config)):
+            raise InputError(
+                "Expected settings as a Config, or the name of a preset: preset='small'; got "
+                f"{'both' if isinstance(config, Config) else repr(config)}."
+            )
+        self._given = (Config() if preset is None else Config.preset(preset)) if config is None else config
         self._parts = dict(parts or {})
         self._recommender: Recommender | None = None
         self._interactions: InteractionLog | None = None
@@ -360,13 +372,11 @@ class DeepTreeRetriever:
 
     def __repr__(self) -> str:
         """What it is and what it has learned, in one line."""
-        score = " + ".join((*self.config.model.parts, *self._parts))
         if self._recommender is None:
-            return f"DeepTreeRetriever(score {score}; not fitted yet)"
-        artefact = self._recommender.artefact
-        said = [f"score {score}", f"{artefact.tree.num_items:,} items", f"beam {artefact.config.retrieval.beam_width}"]
-        said += [f"{users} recall@20 {found['recall@20']:.4f}" for users, found in artefact.metrics.items()]
-        return f"DeepTreeRetriever({', '.join(said)})"
+            return f"DeepTreeRetriever(score {' + '.join((*self._given.model.parts, *self._parts))}; not fitted yet)"
+        metrics = self._recommender.artefact.metrics
+        measured = "".join(f", {users} recall@20 {found['recall@20']:.4f}" for users, found in metrics.items())
+        return f"DeepTreeRetriever({self._recommender.summary}{measured})"
 
     def _histories(self, interactions: InteractionLog | Source | None) -> InteractionLog:
         """The log that holds the histories; InputError where there is none."""

@@ -19,6 +19,7 @@ from beamtree.evaluation.verdict import Verdict, judge, verdict_metric
 log = logging.getLogger(__name__)
 
 SHOWN = ("recall", "f", "ndcg")
+CELL = 11
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,10 +43,10 @@ class Comparison(Mapping[str, Metrics]):
 
     def __repr__(self) -> str:
         shown = [name for name in next(iter(self.metrics.values())) if name.split("@")[0] in SHOWN]
-        width = max(map(len, self.metrics))
-        rows = [f"{'':{width}}  {'  '.join(shown)}"]
+        first = max(map(len, self.metrics))
+        rows = [f"{'':{first}}" + "".join(f"{name:>{CELL}}" for name in shown)]
         for system, metrics in self.metrics.items():
-            rows.append(f"{system:{width}}  {'  '.join(f'{metrics[name]:{len(name)}.4f}' for name in shown)}")
+            rows.append(f"{system:{first}}" + "".join(f"{metrics[name]:{CELL}.4f}" for name in shown))
         return "\n".join(rows if self.verdict is None else [*rows, self.verdict.line()])
 
     def __getitem__(self, name: str) -> Metrics:

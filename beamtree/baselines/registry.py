@@ -97,7 +97,7 @@ def _large_for_ease(dataset: Dataset, _config: Config) -> str | None:
 
 
 def _how(asked: str) -> str:
-    return f"beamtree evaluate --baselines {asked} (baselines={asked!r}) has it"
+    return f"use beamtree evaluate --baselines {asked} (baselines={asked!r})"
 
 
 _ENTRIES = (

@@ -163,6 +163,8 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool, ha
     has_checkpoint = any(work_dir.glob(f"**/{MANIFEST}"))
     if resume and not has_checkpoint and not has_estimator:
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")
+    if restart and not has_checkpoint:
+        messages.print("There is no checkpoint to throw away: starting from the beginning.")
     if has_checkpoint and restart:
         shutil.rmtree(work_dir)
     elif has_checkpoint and not resume:

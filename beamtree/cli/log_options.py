@@ -25,6 +25,10 @@ PARAMETER = "reading"
 BadRows = Literal["error", "skip"]
 
 
+def _list_among_messages(lines: list[str]) -> None:
+    messages.print(bullet_list(lines), markup=False, soft_wrap=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
     """What was given of the options; None = not given."""
@@ -105,10 +109,12 @@ class LogOptions:
             kept["row_order"] = False
         return Config.resolve({"log": {**kept, **given, "columns": {**columns, **given.get("columns", {})}}}).log
 
-    def read(self, source: str, remembered: LogSettings) -> InteractionLog:
+    def read(
+        self, source: str, remembered: LogSettings, *, say: Callable[[list[str]], None] = _list_among_messages
+    ) -> InteractionLog:
         """Read a log for a model and say what was read."""
         log = read_log(source, self.over(remembered), rejects_file=self.rejects)
-        messages.print(bullet_list(log.report.lines()), markup=False, soft_wrap=True)
+        say(log.report.lines())
         return log
 
 

@@ -105,14 +105,14 @@ def _say_what_was_used(recommender: Recommender, table: pl.DataFrame, *, unknown
     if table.is_empty():
         outcome = "There is no item that may be recommended here."
     elif is_cold:
-        outcome = "These are the most popular items, without scores, because no item of the history is known."
+        outcome = "No item of the history is known, so these are the most popular ones, without scores."
     else:
         outcome = ""
     if unknown:
         skipped = "" if is_cold else ": skipped"
         outcome = f"{describe_unknown(recommender, unknown)}{skipped}. {outcome}"
     elif is_cold:
-        outcome = f"The history is empty. {outcome}"
+        outcome = outcome.replace("No item of the history is known", "The history is empty")
     if outcome:
         messages.print(outcome.strip(), markup=False, soft_wrap=True)
 

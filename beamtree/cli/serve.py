@@ -1,5 +1,6 @@
 """beamtree serve: answer requests over HTTP."""
 
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -110,7 +111,7 @@ def serve(
         from beamtree.artefact import read_config
 
         config = read_config(model)
-        log = settle_ties(reading.read(histories, config.log), config=config)
+        log = settle_ties(reading.read(histories, config.log, say=_log_lines), config=config)
     run_server(settings, log=log, announce=_announce, log_queue=log_queue)
 
 
@@ -130,6 +131,10 @@ def _checked(kind: type[Settings], **options: object) -> Settings:
     except ValidationError as error:
         faults = [f"{fault['loc'][0]}: {fault['msg'].lower()}, got {fault['input']!r}" for fault in error.errors()]
         raise InputError(f"These settings cannot be used: {'; '.join(faults)}. See beamtree serve --help.") from None
+
+
+def _log_lines(lines: list[str]) -> None:
+    logging.getLogger(__name__).info("histories: %s", "; ".join(lines))
 
 
 def _announce(address: str) -> None:

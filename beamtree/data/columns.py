@@ -70,9 +70,7 @@ def require_columns(names: Mapping[str, str], *, present: Iterable[str], file: s
         guess = _guess(ours, theirs, [name for name in free if name not in guesses.values()])
         if guess is not None:
             guesses[ours] = guess
-    said = " and ".join(
-        f"{theirs!r}" if ours == theirs else f"{theirs!r} (mapped to {ours})" for ours, theirs in missing.items()
-    )
+    said = ", ".join(f"{theirs!r}" if ours == theirs else f"{theirs!r} (as {ours})" for ours, theirs in missing.items())
     examples = {ours: guesses.get(ours, "NAME") for ours in missing}
     options = " ".join(f"{mapper.option} {ours}={theirs}" for ours, theirs in examples.items())
     without = (
@@ -80,9 +78,10 @@ def require_columns(names: Mapping[str, str], *, present: Iterable[str], file: s
         if TIMESTAMP in missing
         else ""
     )
+    columns = "columns" if len(missing) > 1 else "column"
     raise DataError(
-        f"{file}: no column {said}; it has {', '.join(there) or 'none'}. Map the "
-        f"{'columns' if len(missing) > 1 else 'column'}: {mapper.argument}={examples!r}, or {options}.{without}"
+        f"{file}: no {columns} {said}; it has {', '.join(there) or 'none'}. "
+        f"Map the {columns}: {mapper.argument}={examples!r}, or {options}.{without}"
     )
 
 

@@ -23,7 +23,10 @@ DEFAULT_MIN_INTERACTIONS: Final = 2
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """What became of a log: how much came in, how much was kept, and what reading it had dropped before."""
+    """What became of a log: how much came in, how much was kept, and what reading it had dropped before.
+
+    mismatch: a sentence where an item table was given that describes no item of the log.
+    """
 
     reading: ReadReport
     min_interactions: int
@@ -34,6 +37,7 @@ class PrepareReport:
     interactions_in: int
     interactions_kept: int
     items_without_metadata: int
+    mismatch: str | None = None
 
     def lines(self) -> list[str]:
         """The report as sentences to print or to log."""
@@ -43,6 +47,7 @@ class PrepareReport:
             f"{self.interactions_kept:,} of {self.interactions_in:,} interactions kept",
             f"{self.items_kept:,} items in the catalogue ({self.items_in:,} in the log), "
             f"{self.items_without_metadata:,} of them without metadata",
+            *([] if self.mismatch is None else [self.mismatch]),
         ]
 
 
@@ -128,6 +133,7 @@ def prepare_dataset(
     frame = frame.with_columns(_in_type_of(frame[ITEM_ID], vocabulary))
     item_table = _item_table(vocabulary, table=table)
     sequences, timestamps = order_in_time(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
+    missing = _count_missing(vocabulary, table=table)
     report = PrepareReport(
         reading=log.report,
         min_interactions=min_interactions,
@@ -137,7 +143,8 @@ def prepare_dataset(
         items_kept=len(vocabulary),
         interactions_in=log.frame.height,
         interactions_kept=frame.height,
-        items_without_metadata=_count_missing(vocabulary, table=table),
+        items_without_metadata=missing,
+        mismatch=_mismatch(frame[ITEM_ID], table=table, missing=missing),
     )
     return Dataset(users, vocabulary, sequences, item_table, timestamps, report)
 
@@ -185,6 +192,16 @@ def _count_missing(vocabulary: Vocabulary, *, table: pl.DataFrame | None) -> int
         return len(vocabulary)
     described = pl.DataFrame({ITEM_ID: _in_type_of(table[ITEM_ID], vocabulary)})
     return pl.DataFrame({ITEM_ID: vocabulary.ids}).join(described, on=ITEM_ID, how="anti").height
+
+
+def _mismatch(logged: pl.Series, *, table: pl.DataFrame | None, missing: int) -> str | None:
+    """What is wrong where an item table describes none of the items of the log; missing: how many it does not."""
+    if table is None or missing < logged.n_unique():
+        return None
+    return (
+        f"the item table describes no item of the log: its ids are like {table[ITEM_ID][0]!r}, those of the log like "
+        f"{logged[0]!r}; check which columns hold the ids and how they are spelt"
+    )
 
 
 def _in_type_of(ids: pl.Series, vocabulary: Vocabulary) -> pl.Series:

@@ -115,7 +115,7 @@ class RawIds:
         return number if _LOWEST <= number <= _HIGHEST else None
 
     def _wrong(self, raw: Any, *, what: str) -> IdTypeError:
-        remedy = "drop missing ids first" if raw is None else f"pass {self.kind}"
+        remedy = "drop missing ids first" if _is_missing(raw) else f"pass {self.kind}"
         return IdTypeError(f"{what}: the {self._name} are {self.kind}, got {_shortened(raw)}: {remedy}.", raw)
 
 
@@ -143,6 +143,9 @@ def unknown_ids(ids: IdList, dense: Int32Array) -> list[Id]:
 
 def plain_list(values: Any, *, what: str) -> list[Any]:
     """The elements of a column or an iterable as a list; InputError for what has no elements."""
+    columns = getattr(values, "columns", None)
+    if columns is not None:
+        raise InputError(f"{what}: expected a list, got a table. Give one of its columns.")
     for name in _TO_LIST:
         convert = getattr(values, name, None)
         if convert is not None:
@@ -151,6 +154,11 @@ def plain_list(values: Any, *, what: str) -> list[Any]:
         return list(values)
     except TypeError:
         raise InputError(f"{what}: expected a list, got {_shortened(values)}. Give a list.") from None
+
+
+def _is_missing(raw: Any) -> bool:
+    """None, NaN, and what pandas marks missing values with."""
+    return raw is None or type(raw).__name__ in ("NAType", "NaTType") or (isinstance(raw, float) and raw != raw)
 
 
 def _shortened(value: object) -> str:

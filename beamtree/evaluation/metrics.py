@@ -47,6 +47,10 @@ class Metrics(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self.averages)
 
+    def __reduce__(self) -> tuple[type["Metrics"], tuple[object, ...]]:
+        plain = dict(self.averages), dict(self.per_user)
+        return Metrics, (*plain, self.num_users, self.num_seen_labels, self.num_left_out)
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {value:.4f}" for name, value in self.averages.items())
         return f"Metrics({self.num_users:,} users: {shown})"

@@ -25,7 +25,7 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
-from beamtree.retrieval.scorers import build_scorer, tell_items
+from beamtree.retrieval.scorers import arrays_by_part, build_scorer, tell_items
 from beamtree.types import Int32Array
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Recommender:
         filter_cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.artefact = artefact
+        self._made_by = dict(parts or {})
         self._parts = tell_items(parts, artefact.item_table)
         self.engine = Engine(
             build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=self._parts), artefact.tree
@@ -84,6 +85,19 @@ class Recommender:
         folder = Path(directory)
         with nullcontext() if parts else faults_of(folder):
             return cls(load_artefact(folder), parts=parts)
+
+    def __reduce__(self) -> "tuple[object, tuple[Artefact, dict[str, MakePart]]]":
+        """Pickled as what it was made from; the engine is built again where it is loaded."""
+        return _rebuilt, (self.artefact, self._made_by)
+
+    @property
+    def summary(self) -> str:
+        """Its items, the parts of its score and its beam, in a few words."""
+        artefact, parts = self.artefact, " + ".join(sorted(arrays_by_part(self.artefact.weights)))
+        return f"{artefact.tree.num_items:,} items, score {parts}, beam {artefact.config.retrieval.beam_width}"
+
+    def __repr__(self) -> str:
+        return f"Recommender({self.summary})"
 
     @property
     def filter_cache_bytes(self) -> int:
@@ -230,6 +244,10 @@ class Recommender:
 
     def _beam(self, options: RecommendOptions) -> int:
         return max(options.beam or self.artefact.config.retrieval.beam_width, options.k)
+
+
+def _rebuilt(artefact: Artefact, parts: "dict[str, MakePart]") -> Recommender:
+    return Recommender(artefact, parts=parts)
 
 
 def _batch(group: Sequence[EncodedRequest]) -> Requests:

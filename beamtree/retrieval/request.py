@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
+import numpy as np
 import polars as pl
 
 from beamtree.data.raw_ids import Ids
@@ -67,8 +68,11 @@ class RecommendOptions:
 
     def __post_init__(self) -> None:
         for name, number in (("k", self.k), ("beam", self.beam)):
-            if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+            if number is None:
+                continue
+            if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
                 raise InputError(f"Expected {name} as an integer of at least 1, got {number!r}.")
+            object.__setattr__(self, name, int(number))
         for name, choice, choices in (("fallback", self.fallback, FALLBACKS), ("unknown", self.unknown, UNKNOWN_IDS)):
             if choice not in choices:
                 raise InputError(f"Expected {name} as one of {', '.join(map(repr, choices))}, got {choice!r}.")

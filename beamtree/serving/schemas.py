@@ -316,7 +316,7 @@ class NearItem(ItemRow):
 class SimilarAnswer(BaseModel):
     """Neighbours of an item in the tree, in the space of leaf vectors, and among what followed it in the log.
 
-    by_embedding needs a model with attention, by_memory one with memory; they are null otherwise.
+    by_embedding needs a model with attention or a tower, by_memory one with memory; they are null otherwise.
     """
 
     model_version: str

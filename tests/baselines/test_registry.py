@@ -7,7 +7,7 @@ import pytest
 
 from beamtree.baselines import registry
 from beamtree.baselines.popularity import Popularity
-from beamtree.baselines.registry import BASELINES, choose_baselines
+from beamtree.baselines.registry import BASELINES, choose_baselines, reasons_left_out
 from beamtree.errors import BaselineUnavailable, InputError
 from tests.baselines.small_logs import budget, dataset_of, whole
 from tests.small import small_config
@@ -86,3 +86,20 @@ def test_a_missing_library_is_named_with_what_installs_it(
     monkeypatch.setattr(registry, "find_spec", lambda asked: None if asked == library else find_spec(asked))
     with pytest.raises(BaselineUnavailable, match=rf"^{name} needs {library}: pip install 'beamtree\[{extra}\]'\.$"):
         BASELINES[name].fit(ORDER, whole(ORDER), budget=budget())
+
+
+def test_what_is_left_out_of_the_simple_ones_is_told_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "QUICK_EASE_ITEMS", 2)
+    monkeypatch.setattr(registry, "QUICK_KNN_USERS", 1)
+    reasons = reasons_left_out("simple", ORDER, config=CONFIG)
+    assert reasons.keys() == BASELINES.keys() - {"popularity", "item-to-item"}
+    assert "ease takes long for 3 items: use beamtree evaluate --baselines simple,ease" in reasons["ease"]
+    assert "tfidf-knn takes long for 2 users with 4 interactions" in reasons["tfidf-knn"]
+    assert "only order its rows" in reasons["trend-popularity"]
+    assert "retrieval.exclude_seen=false" in reasons["personal-frequency"]
+    assert "--baselines all (baselines='all')" in reasons["sasrec"] == reasons["ials"]
+    with_ease = reasons_left_out("simple,ease", ORDER, config=CONFIG)
+    assert with_ease.keys() == reasons.keys() - {"ease"}
+    assert list(choose_baselines("simple,ease", ORDER, config=CONFIG)) == ["popularity", "item-to-item", "ease"]
+    for asked in ("none", "all", "ease", [Own()]):
+        assert reasons_left_out(asked, ORDER, config=CONFIG) == {}

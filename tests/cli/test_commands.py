@@ -124,6 +124,9 @@ def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
     assert last.startswith(("Ahead of", "Level with", "Behind")), last
     assert "best simple baseline" in last
     assert "over 8 users" in last
+    assert "ials, sasrec and sasrec-item-to-item learn, which takes minutes" in shown.message
+    assert "--baselines all" in shown.message
+    assert "fit it with retrieval.exclude_seen=false" in shown.message, "the log has no repeats"
     found = json.loads(beamtree(*evaluate, "--json").out)
     verdict = found["verdict"]
     assert verdict["line"] == last
@@ -140,6 +143,16 @@ def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
     some = json.loads(beamtree(*evaluate, "--no-exact", "--baselines", "ials,popularity", "--json").out)
     assert list(some["metrics"]) == ["beam", "popularity", "ials"]
     assert "the best baseline (" in some["verdict"]["line"]
+    more = json.loads(
+        beamtree(*evaluate, "--no-exact", "--baselines", "simple,ials", "--cutoffs", "10,5", "--json").out
+    )
+    assert list(more["metrics"]) == ["beam", *SIMPLE, "ials"]
+    assert (more["beam"], more["held_out"], more["verdict"]["metric"]) == (10, "test", "f@5")
+    assert {name.split("@")[1] for name in more["metrics"]["beam"]} == {"5", "10"}
+    assert "ials" not in more["baselines"]["left_out"]
+    validation = json.loads(beamtree(*evaluate, "--held-out", "validation", "--baselines", "none", "--json").out)
+    assert validation["held_out"] == "validation"
+    assert "--cutoffs takes positive integers" in beamtree(*evaluate, "--cutoffs", "5,x").message
     unknown = beamtree(*evaluate, "--baselines", "itemtoitem")
     assert unknown.code == 1
     assert "Choose from popularity, trend-popularity" in unknown.err
@@ -243,7 +256,7 @@ def test_all_faults_of_the_settings_come_together_before_any_work(beamtree: Comm
     ("arguments", "said"),
     [
         (("fit", "no-such-file.csv"), "no-such-file.csv"),
-        (("fit", "items.csv"), "no column 'user_id' and 'timestamp'"),
+        (("fit", "items.csv"), "no columns 'user_id', 'timestamp'"),
         (("fit", "ratings.csv", "--set", "data.min_interactions=99"), "99"),
         (("fit", "ratings.csv", "--config", "missing.toml"), "missing.toml"),
         (("fit", "ratings.csv", "--set", "epochs"), "section.key=value"),
@@ -274,14 +287,14 @@ def test_errors_that_need_a_model(beamtree: Command, folder: Path) -> None:
     popular = beamtree("recommend", "model", "--history", "x1,x2", "-k", "4")
     assert popular.out.count("Title") == 4
     assert "does not know x1, x2 (its item ids are texts such as i" in popular.message
-    assert "These are the most popular items" in popular.message
+    assert "these are the most popular ones" in popular.message
     some = beamtree("recommend", "model", "--history", "i3,x1")
     assert "does not know x1 (" in some.message
     assert "skipped" in some.message
     assert "most popular" not in some.message
     empty = beamtree("recommend", "model", "--history", "", "-k", "4")
     assert empty.out.count("Title") == 4
-    assert "The history is empty. These are the most popular items" in empty.message
+    assert "The history is empty, so these are the most popular ones" in empty.message
     nothing = beamtree("recommend", "model", "--history", "i3", "--allow", "category=nowhere")
     assert "no item that may be recommended" in nothing.err
     assert "most popular" not in nothing.err
@@ -326,6 +339,8 @@ def test_an_unfinished_fit_is_neither_lost_nor_overwritten(
     assert "--restart" in beamtree(*FIT[:-1], "again").message
     changed = beamtree(*FIT[:-1], "again", "--resume", "--set", "training.negatives=5")
     assert "training.negatives: 4 then, 5 now" in changed.message
+    assert "start again: --restart" in changed.message
+    assert "without --resume" not in changed.message, "that is refused"
     resumed = beamtree(*FIT[:-1], "again", "--resume")
     assert resumed.code == 0, resumed.err
     [weights] = (folder / "again").glob("weights-*.safetensors")

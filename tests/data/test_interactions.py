@@ -40,7 +40,7 @@ def test_a_missing_column_names_the_nearest(tmp_path: Path) -> None:
         DataError, match=r"log\.csv: no column 'user_id'.*columns=\{'user_id': 'userId'\}, or --column user_id=userId"
     ):
         read_interactions(path)
-    with pytest.raises(DataError, match=r"no column 'wen' \(mapped to timestamp\).*--column timestamp=NAME"):
+    with pytest.raises(DataError, match=r"no column 'wen' \(as timestamp\).*--column timestamp=NAME"):
         read_interactions(pl.DataFrame({"user_id": [1], "item_id": [2]}), columns={"timestamp": "wen"})
     with pytest.raises(SettingsError, match="got 'uid'"):
         read_interactions(path, columns={"uid": "user_id"})
@@ -288,7 +288,7 @@ def test_all_missing_columns_are_named_with_what_they_may_be_called() -> None:
     with pytest.raises(DataError) as refused:
         read_interactions(table)
     message = str(refused.value)
-    assert "no column 'user_id' and 'item_id' and 'timestamp'; it has customerId, SKU, created_at, note." in message
+    assert "no columns 'user_id', 'item_id', 'timestamp'; it has customerId, SKU, created_at, note." in message
     assert "--column user_id=customerId --column item_id=SKU --column timestamp=created_at." in message
     with pytest.raises(DataError, match=r"no column 'item_id'.*--column item_id=NAME\.$"):
         read_interactions(pl.DataFrame({"user_id": [1], "timestamp": [1], "remark": ["x"]}))
@@ -296,7 +296,7 @@ def test_all_missing_columns_are_named_with_what_they_may_be_called() -> None:
 
 def test_a_remembered_name_gives_way_to_our_own(tmp_path: Path) -> None:
     path = write(tmp_path / "log.csv", "user_id,item_id,timestamp\n1,2,3\n")
-    with pytest.raises(DataError, match=r"no column 'uid' \(mapped to user_id\).*--column user_id=user_id"):
+    with pytest.raises(DataError, match=r"no column 'uid' \(as user_id\).*--column user_id=user_id"):
         read_interactions(path, columns={"user_id": "uid"})
 
 

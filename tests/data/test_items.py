@@ -26,7 +26,7 @@ def test_columns_can_be_mapped_and_missing_ones_are_named() -> None:
     assert items.select("item_id", "category", "title").rows() == [("a", "3", "Tea")]
     with pytest.raises(DataError, match=r"the table: no column 'item_id'.*--item-column item_id=asin"):
         read_items(table)
-    with pytest.raises(DataError, match=r"no column 'nam' \(mapped to title\).*--item-column title=name"):
+    with pytest.raises(DataError, match=r"no column 'nam' \(as title\).*--item-column title=name"):
         read_items(table, columns={"item_id": "asin", "title": "nam"})
 
 

@@ -7,8 +7,8 @@ from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Requests
 from beamtree.data.split import HeldOut, split_by_time, split_leave_last_out, split_none, split_users
-from beamtree.errors import SettingsError
-from beamtree.evaluation.protocol import evaluate, split_dataset
+from beamtree.errors import InputError, SettingsError
+from beamtree.evaluation.protocol import checked_cutoffs, evaluate, split_dataset
 from beamtree.retrieval.result import SearchResult
 from tests.small import small_config
 
@@ -120,3 +120,11 @@ def test_the_protocol_reaches_the_split() -> None:
     split = split_dataset(dataset, config=config_with(protocol="paper"))
     assert split.first_target == 14
     assert (split.test.history_end - split.test.history_start == 21).all()
+
+
+def test_cutoffs_are_distinct_and_rise() -> None:
+    assert checked_cutoffs([10, 5, 10]) == (5, 10)
+    assert checked_cutoffs(7) == (7,)
+    for wrong in ([], [0], [2.5], ["5"], [True]):
+        with pytest.raises(InputError, match="Expected cutoffs as positive integers"):
+            checked_cutoffs(wrong)  # type: ignore[arg-type]

@@ -65,3 +65,17 @@ def test_nothing_asked_for_and_nothing_to_compare_by() -> None:
         SimilarItems(model).near(3, count=-1)
     with pytest.raises(InputError, match="no attention, tower or memory"):
         SimilarItems(Artefact(**(vars(model) | {"weights": {"taste/bias": np.zeros(3)}}))).near(3, count=1)
+
+
+def test_the_vectors_of_a_tower_compare_items_where_there_is_no_attention() -> None:
+    """Two leaves with the same direction, the others across."""
+    model = sparse_model()
+    tree = model.tree
+    vectors = np.zeros((tree.num_nodes, 3), dtype=np.float32)
+    leaves = tree.level_offsets[tree.height] + tree.leaf_of_item
+    vectors[leaves] = np.array([[1, 0, 0], [0, 1, 0], [2, 0.1, 0], [0, 0, 1], [0, 1, 1], [0, -1, 0]])
+    similar = SimilarItems(Artefact(**(vars(model) | {"weights": {"tower/node_table": vectors}})))
+    assert similar.kinds == ("embedding",)
+    items, cosines = similar.near(0, count=1)
+    assert items.tolist() == [2]
+    assert cosines[0] == pytest.approx(2 / np.hypot(2, 0.1))

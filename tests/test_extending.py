@@ -20,7 +20,7 @@ def run(example: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     run(PART, tmp_path, monkeypatch)
     printed = capsys.readouterr().out
-    assert "exact scan" in printed
+    assert "'exact'" in printed
     assert printed.count("taste") == 2, "a column of the recommendations, and a share of the explanation"
 
 

@@ -61,7 +61,9 @@ def recommend(
     item_table = recommender.artefact.item_table
     excluded, not_excluded = find_items(recommender, exclude or "", option="--exclude")
     if not_excluded:
-        messages.print(f"{describe_unknown(recommender, not_excluded)}: nothing to exclude there.", markup=False)
+        messages.print(
+            f"{describe_unknown(recommender, not_excluded)}: nothing to exclude there.", markup=False, soft_wrap=True
+        )
     options = RecommendOptions(
         k=k,
         beam=beam,

@@ -49,7 +49,9 @@ def score(
         known, unknown = find_items(recommender, str(history), option="--history")
         wanted, no_items = find_items(recommender, str(item), option="--item")
         if unknown or no_items:
-            messages.print(f"{describe_unknown(recommender, [*unknown, *no_items])}: skipped.", markup=False)
+            messages.print(
+                f"{describe_unknown(recommender, [*unknown, *no_items])}: skipped.", markup=False, soft_wrap=True
+            )
         scored = score_histories(recommender, [known], [wanted]).drop("request")
     missing = scored["score"].null_count()
     if missing:

@@ -57,13 +57,13 @@ class ReadReport:
     def lines(self) -> list[str]:
         """The report as sentences to print or to log."""
         files = self.files[0] if len(self.files) == 1 else f"{len(self.files):,} files"
-        said = [f"{self.rows_read:,} rows read from {files}"]
+        said = [f"{_count(self.rows_read, 'row')} read from {files}"]
         if self.rows_rejected:
-            said.append(f"{self.rows_rejected:,} bad rows left out, listed in {self.rejects_file}")
+            said.append(f"{_count(self.rows_rejected, 'bad row')} left out, listed in {self.rejects_file}")
         if self.rows_filtered:
-            said.append(f"{self.rows_filtered:,} rows left out by the filters: {', '.join(self.filters)}")
+            said.append(f"{_count(self.rows_filtered, 'row')} left out by the filters: {', '.join(self.filters)}")
         if self.rows_repeated:
-            said.append(f"{self.rows_repeated:,} exact repeats dropped")
+            said.append(f"{_count(self.rows_repeated, 'exact repeat')} dropped")
         return said
 
 
@@ -215,6 +215,10 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         rejects_file=rejects_file,
         row_order=settings.row_order,
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _describe_filters(

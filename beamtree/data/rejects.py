@@ -55,7 +55,8 @@ def check_rows(
         place = int(bad.arg_true()[0])
         first = _list_bad(frame[place : place + 1], parsed[place : place + 1], columns=columns, table=table)
         _, _, row, column, _, reason = first.row(0)
-        others = f" {bad.sum() - 1:,} more rows are bad too." if bad.sum() > 1 else ""
+        more = int(bad.sum()) - 1
+        others = f" {more:,} more {'row is' if more == 1 else 'rows are'} bad too." if more else ""
         raise DataError(f"{table.file}, {table.place(row - 1)}, column {column!r}: {reason}.{others} {remedy}")
     found = _list_bad(frame.filter(bad), parsed.filter(bad), columns=columns, table=table)
     # Parsed again: one bad row must not decide the type of a whole column.

@@ -115,7 +115,8 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
         )
     if manifest.get("sha256") != _digest(manifest):
         raise ArtefactError(
-            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again: --restart (resume=False)."
+            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again: --restart "
+            "(resume=False)."
         )
     kept = manifest["identity"]
     if kept["key"] != identity.key:

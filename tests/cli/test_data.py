@@ -135,7 +135,7 @@ def test_describe_lists_bad_rows_when_told_to_skip(log: str, tmp_path: Path) -> 
     assert isinstance(run("describe", log, "--column", "user_id=uid").exception, DataError)
     rejects = tmp_path / "bad.csv"
     result = run("describe", log, "--column", "user_id=uid", "--bad-rows", "skip", "--rejects", str(rejects))
-    assert "1 bad rows left out, listed in" in result.stdout
+    assert "1 bad row left out, listed in" in result.stdout
     assert "61,item_id" in rejects.read_text()
 
 

@@ -109,7 +109,7 @@ def test_bad_rows_are_skipped_where_asked_to(beamtree: Command) -> None:
         assert "--bad-rows=skip" in refused.message
     skipped = beamtree("evaluate", "model", "--log", "bad.csv", "--bad-rows", "skip", "--rejects", "lists/bad.csv")
     assert skipped.code == 0, skipped.err
-    assert "1 bad rows left out, listed in lists/bad.csv" in skipped.message
+    assert "1 bad row left out, listed in lists/bad.csv" in skipped.message
     assert pl.read_csv("lists/bad.csv")["line"].to_list() == [482]
 
 

@@ -119,6 +119,7 @@ RETRIEVER: Any = DeepTreeRetriever
             lambda model: model.score(["u1"], interactions=LOG),
             r"Expected pairs .* such as \[\('u7', 'i3'\)\]; got 'u1'",
         ),
+        (lambda model: model.score(LOG.drop("user_id"), interactions=LOG), "no user_id among item_id, timestamp"),
         (lambda model: model.score_histories([[100]], [101]), "items: expected a list of lists of ids, got the id 101"),
         (lambda model: model.score_histories([[100]], []), "a list of items for each of 1 histories, got 0"),
         (lambda model: model.score([("u1", 101)]), "carries no histories"),

@@ -35,14 +35,14 @@ def check_mapping(columns: Mapping[str, str] | None, *, allowed: tuple[str, ...]
 
 @dataclass(frozen=True)
 class Mapper:
-    """Who maps columns, for messages: the argument in Python and the option of the commands."""
+    """Who maps columns, for messages: the function in Python and the option of the commands."""
 
-    argument: str
+    function: str
     option: str
 
 
-LOG_MAPPER: Final = Mapper("columns", "--column")
-ITEM_MAPPER: Final = Mapper("columns", "--item-column")
+LOG_MAPPER: Final = Mapper("read_interactions", "--column")
+ITEM_MAPPER: Final = Mapper("read_items", "--item-column")
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     USER_ID: ("user", "uid", "customer", "client", "visitor", "member", "account", "session", "reviewer", "person"),
@@ -74,14 +74,14 @@ def require_columns(names: Mapping[str, str], *, present: Iterable[str], file: s
     examples = {ours: guesses.get(ours, "NAME") for ours in missing}
     options = " ".join(f"{mapper.option} {ours}={theirs}" for ours, theirs in examples.items())
     without = (
-        " Where there are no times and the rows stand in their order: row_order=True, or --row-order."
+        " Where there are no times and the rows are in order: row_order=True in place of it, or --row-order."
         if TIMESTAMP in missing
         else ""
     )
     columns = "columns" if len(missing) > 1 else "column"
     raise DataError(
         f"{file}: no {columns} {said}; it has {', '.join(there) or 'none'}. "
-        f"Map the {columns}: {mapper.argument}={examples!r}, or {options}.{without}"
+        f"Map the {columns}: {mapper.function}(..., columns={examples!r}), or {options}.{without}"
     )
 
 

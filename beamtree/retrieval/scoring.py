@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from beamtree.data.columns import ITEM_ID, LOG_MAPPER, USER_ID, require_columns
+from beamtree.data.columns import ITEM_ID, USER_ID
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.parse import ID_KINDS, parse_ids, unify_ids
 from beamtree.data.raw_ids import id_list
@@ -46,7 +46,12 @@ def read_pairs(pairs: Source | Iterable[tuple[Any, Any]], *, columns: dict[str, 
     for table in read_tables(pairs, wanted=None, headerless=(USER_ID, ITEM_ID)):
         mapped = {ours: (columns or {}).get(ours, ours) for ours in (USER_ID, ITEM_ID)}
         names = {ours: theirs if theirs in table.columns else ours for ours, theirs in mapped.items()}
-        require_columns(names, present=table.columns, file=table.file, mapper=LOG_MAPPER)
+        missing = [ours for ours, theirs in names.items() if theirs not in table.columns]
+        if missing:
+            raise DataError(
+                f"{table.file}: pairs have the columns {USER_ID} and {ITEM_ID}, or their names in the log; "
+                f"no {' and '.join(missing)} among {', '.join(table.columns)}. Rename the columns."
+            )
         parsed, _ = check_rows(
             table.numbered(),
             columns=[ParsedColumn(theirs, ours, parse_ids, ID_KINDS) for ours, theirs in names.items()],

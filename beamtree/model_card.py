@@ -120,7 +120,7 @@ def _results(artefact: Artefact, comparison: Comparison | None) -> Iterator[str]
     measured = None if comparison is None else next(iter(comparison.values()))
     held_out = f"Held-out users, {describe_protocol(artefact.config, measured)}."
     yield f"{held_out} Split: {_plain(split)}." if isinstance(split, str) else held_out
-    systems: Mapping[str, Mapping[str, float]] = {"beamtree": test} if comparison is None else comparison
+    systems: Mapping[str, Mapping[str, float]] = {"beamtree": test} if comparison is None else comparison.labelled()
     shown = [name for name in SHOWN_METRICS if any(name in metrics for metrics in systems.values())]
     yield _table(
         ("system", *shown),

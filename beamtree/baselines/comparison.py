@@ -37,6 +37,11 @@ class Comparison(Mapping[str, Metrics]):
     verdict: Verdict | None
     beam: int | None = None
 
+    def labelled(self) -> dict[str, Metrics]:
+        """The metrics by the names that people read: the model's own by how it searched."""
+        labels = {"beam": f"beam search ({self.beam})", "exact": "exact scan"}
+        return {labels.get(name, name): metrics for name, metrics in self.metrics.items()}
+
     def to_frame(self) -> pl.DataFrame:
         """One row per system: its name as `system`, and a column for each metric."""
         return pl.DataFrame([{"system": name, **metrics} for name, metrics in self.metrics.items()])

@@ -30,12 +30,11 @@ def metrics_table(comparison: "Comparison", *, title: str) -> Table:
     table.add_column("top", justify="right")
     for name in SHOWN_METRICS:
         table.add_column(name, justify="right")
-    labels = {"beam": f"beam search ({comparison.beam})", "exact": "exact scan"}
     cutoffs = [name.removeprefix("f@") for name in next(iter(comparison.values())) if name.startswith("f@")]
     for cutoff in cutoffs:
-        for system, metrics in comparison.items():
+        for system, metrics in comparison.labelled().items():
             cells = [f"{metrics[f'{name.lower()}@{cutoff}']:.4f}" for name in SHOWN_METRICS]
-            table.add_row(labels.get(system, system), cutoff, *cells)
+            table.add_row(system, cutoff, *cells)
         table.add_section()
     return table
 

@@ -8,11 +8,10 @@ import typer
 
 from beamtree.cli.console import comparison_json, fit_progress, messages, results, show_comparison
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import BeamOption, LogOption, ModelArgument, estimators_beside
+from beamtree.cli.options import BeamOption, CutoffsOption, LogOption, ModelArgument, estimators_beside, parse_cutoffs
 from beamtree.data.prepare import explain_seen_items
 from beamtree.data.profile import LogProfile
-from beamtree.errors import InputError
-from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs, describe_protocol
+from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 
 
@@ -22,9 +21,7 @@ def evaluate(
     *,
     log: LogOption,
     held_out: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
-    cutoffs: Annotated[
-        str | None, typer.Option(help="Lengths of the lists that are counted, such as 5,10,20; default 20,40.")
-    ] = None,
+    cutoffs: CutoffsOption = None,
     beam: BeamOption = None,
     exact: Annotated[bool, typer.Option(help="Also scan every item with the same model.")] = True,
     baselines: Annotated[
@@ -42,7 +39,7 @@ def evaluate(
     The last line says whether the model is ahead of the best baseline, level with it, or behind.
     """
     retriever = DeepTreeRetriever.load(model)
-    tops = CUTOFFS if cutoffs is None else _parse_cutoffs(cutoffs)
+    tops = parse_cutoffs(cutoffs)
     interactions = reading.read(log, retriever.config.log)
     kept = estimators_beside(model)
     trains = baselines not in ("none", "simple")
@@ -66,13 +63,6 @@ def evaluate(
         results.print_json(json.dumps(about | comparison_json(comparison)))
     else:
         show_comparison(comparison, title=f"{measured.num_users:,} {held_out} users ({protocol})")
-
-
-def _parse_cutoffs(text: str) -> tuple[int, ...]:
-    try:
-        return checked_cutoffs(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--cutoffs takes positive integers, such as 5,10,20; got {text!r}.") from None
 
 
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:

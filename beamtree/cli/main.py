@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from beamtree import __version__
+from beamtree.cli.compare import compare
 from beamtree.cli.console import messages, results
 from beamtree.cli.data import app as data_app
 from beamtree.cli.demo import demo
@@ -35,7 +36,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(events_app, name="events")
-for command in (fit, evaluate, recommend, similar, score, inspect, serve, settings, doctor, demo):
+for command in (fit, evaluate, compare, recommend, similar, score, inspect, serve, settings, doctor, demo):
     app.command()(command)
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from beamtree.data.columns import MAPPABLE_ITEM_COLUMNS
-from beamtree.errors import SettingsError
+from beamtree.errors import InputError, SettingsError
+from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs
 
 ModelArgument = Annotated[Path, typer.Argument(help="Folder of a saved model.", metavar="MODEL")]
 LogArgument = Annotated[
@@ -20,6 +21,19 @@ ItemColumnOption = Annotated[
     typer.Option("--item-column", help=f"Name in the item table: OURS=THEIRS, for {', '.join(MAPPABLE_ITEM_COLUMNS)}."),
 ]
 BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam width; default: the model's.")]
+CutoffsOption = Annotated[
+    str | None, typer.Option("--cutoffs", help="Lengths of the lists that are counted, such as 5,10,20; default 20,40.")
+]
+
+
+def parse_cutoffs(text: str | None) -> tuple[int, ...]:
+    """What --cutoffs asks for; InputError where that is no list of positive integers."""
+    if text is None:
+        return CUTOFFS
+    try:
+        return checked_cutoffs(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--cutoffs takes positive integers, such as 5,10,20; got {text!r}.") from None
 
 
 def parse_pairs(texts: Sequence[str] | None, *, option: str, form: str) -> dict[str, str]:

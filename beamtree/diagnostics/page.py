@@ -32,15 +32,32 @@ GROUPS: tuple[tuple[str, tuple[SectionOf, ...]], ...] = (
 def render_page(diagnostics: Diagnostics) -> str:
     """The whole page as text; the same diagnostics give the same text."""
     made = [(title, [section_of(diagnostics) for section_of in sections]) for title, sections in GROUPS]
-    groups = [(title, [section for section in sections if section is not None]) for title, sections in made]
+    return render(
+        title=f"Model {diagnostics.subject.model}",
+        about=_about(diagnostics),
+        headlines=headlines(diagnostics),
+        groups=[(title, [section for section in sections if section is not None]) for title, sections in made],
+        footer=f"Seed {diagnostics.subject.seed}. The same numbers are in the JSON file beside this page.",
+    )
+
+
+def render(
+    *,
+    title: str,
+    about: str,
+    headlines: Sequence[Headline],
+    groups: Sequence[tuple[str, Sequence[Section]]],
+    footer: str,
+) -> str:
+    """A page of sections under the titles of their groups; a group without a section is left out."""
     template = files("beamtree.diagnostics").joinpath("page.html").read_text(encoding="utf-8")
     return Template(template).substitute(
-        title=escape(f"Model {diagnostics.subject.model}"),
-        about=escape(_about(diagnostics)),
-        headlines="\n".join(_headline(headline) for headline in headlines(diagnostics)),
+        title=escape(title),
+        about=escape(about),
+        headlines="\n".join(_headline(headline) for headline in headlines),
         links="\n".join(_links(title, sections) for title, sections in groups if sections),
         sections="\n".join(_group(title, sections) for title, sections in groups if sections),
-        footer=escape(f"Seed {diagnostics.subject.seed}. The same numbers are in the JSON file beside this page."),
+        footer=escape(footer),
     )
 
 

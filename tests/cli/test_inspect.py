@@ -30,7 +30,9 @@ def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -
         "look.json",
     ]
 
-    printed = json.loads(beamtree(*INSPECT, "--out", "look.html", "--max-users", "3", "--held-out", "test", "--json").out)
+    printed = json.loads(
+        beamtree(*INSPECT, "--out", "look.html", "--max-users", "3", "--held-out", "test", "--json").out
+    )
     assert printed | {"latency": None} == numbers | {"latency": None}, "only times differ between runs"
     assert [result["width"] for result in printed["latency"]["results"]] == [
         result["width"] for result in numbers["latency"]["results"]

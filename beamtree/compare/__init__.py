@@ -1,0 +1,1 @@
+"""Every system beside every other on one log: fitted, measured, kept, reported."""

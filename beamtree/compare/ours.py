@@ -1,0 +1,94 @@
+"""beamtree's own presets as systems of a comparison."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from beamtree.baselines.protocol import Baseline, Budget
+from beamtree.baselines.registry import Entry
+from beamtree.config import Config, PresetName
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.evaluation.answers import Answers, BeamSearch
+from beamtree.retrieval.engine import Engine
+from beamtree.retrieval.scorers import build_scorer
+
+BEAMS = (20, 50, 150, 400, 1000)
+
+
+@dataclass(frozen=True, eq=False)
+class TreeIndex(BeamSearch):
+    """A fitted model, searched by beam: an index whose effort is the width of the beam."""
+
+    index_bytes: int = 0
+    effort_name: str = "beam"
+    efforts: tuple[int, ...] = BEAMS
+
+    @property
+    def effort(self) -> int:
+        """The width of the beam."""
+        return self.beam_width
+
+    def with_effort(self, effort: int) -> Answers:
+        """The same model with another beam."""
+        return BeamSearch(self.engine, effort)
+
+
+class Preset:
+    """A preset as it is, under the protocol, seed and encoder budget of the comparison."""
+
+    def __init__(self, name: str, preset: PresetName) -> None:
+        self.name = name
+        self._preset: PresetName = preset
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> TreeIndex:
+        """As `Baseline.fit`."""
+        from beamtree.fitting.fit import fit_model
+        from beamtree.fitting.run import WorkDirectory
+
+        config = self._config(budget.config)
+        work = None if budget.directory is None else WorkDirectory(Path(budget.directory) / self.name, resume=True)
+        artefact = fit_model(
+            dataset,
+            split,
+            config=config,
+            work=work,
+            listen=budget.listen,
+            should_stop=budget.should_stop,
+            estimator_cache=budget.directory,
+        )
+        engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)
+        held = sum(array.nbytes for array in artefact.weights.values())
+        held += artefact.tree.item_at_leaf.nbytes + artefact.tree.leaf_of_item.nbytes
+        return TreeIndex(engine, artefact.config.retrieval.beam_width, index_bytes=held)
+
+    def _config(self, shared: Config) -> Config:
+        """The preset, with what a comparison decides for all systems alike."""
+        sections = {
+            "log": shared.log.model_dump(),
+            "data": shared.data.model_dump(),
+            "retrieval": {"exclude_seen": shared.retrieval.exclude_seen},
+            "training": {"seed": shared.training.seed},
+        }
+        if self._preset != "instant":
+            sections["estimator"] = shared.estimator.model_dump()
+        return Config.preset(self._preset, **sections)
+
+
+def _entry(name: str, preset: PresetName, description: str, *, learns: bool) -> Entry:
+    def make() -> Baseline:
+        return Preset(name, preset)
+
+    return Entry(
+        make,
+        description,
+        not_simple=lambda _dataset, _config: "it is no baseline",
+        libraries=("torch",),
+        extra="train",
+        learns=learns,
+    )
+
+
+OURS = {
+    "beamtree": _entry("beamtree", "default", "the default: sequence encoder and counts over a tree", learns=True),
+    "beamtree-instant": _entry("beamtree-instant", "instant", "counted memory alone over a tree", learns=False),
+}

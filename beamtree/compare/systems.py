@@ -1,0 +1,67 @@
+"""Every system that can be compared, by name and in the order of tables: what it is, and what it needs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Literal
+
+from beamtree.baselines.registry import BASELINES, Entry
+from beamtree.compare.ours import OURS
+from beamtree.errors import InputError
+
+Family = Literal["ours", "counting and linear", "brute force", "index over vectors", "tree"]
+QUICK: tuple[Family, ...] = ("ours", "counting and linear")
+
+
+@dataclass(frozen=True)
+class System:
+    """One system: its family, and how it is fitted."""
+
+    name: str
+    family: Family
+    entry: Entry
+
+    @property
+    def missing(self) -> list[str]:
+        """Libraries that it needs and that are not installed."""
+        return [library for library in self.entry.libraries if find_spec(library) is None]
+
+    def facts(self) -> dict[str, Any]:
+        """What it is, for a list."""
+        return {
+            "name": self.name,
+            "family": self.family,
+            "description": self.entry.description,
+            "extra": self.entry.extra if self.entry.libraries else None,
+            "is_installed": not self.missing,
+        }
+
+
+def _family(family: Family, entries: Mapping[str, Entry]) -> dict[str, System]:
+    return {name: System(name, family, entry) for name, entry in entries.items()}
+
+
+_COUNTING = {name: entry for name, entry in BASELINES.items() if not name.startswith("sasrec")}
+_SASREC = {name: entry for name, entry in BASELINES.items() if name.startswith("sasrec")}
+
+SYSTEMS = MappingProxyType(
+    _family("ours", OURS) | _family("counting and linear", _COUNTING) | _family("brute force", _SASREC)
+)
+"""All systems by name."""
+
+
+def choose_systems(asked: str | Sequence[str]) -> dict[str, System]:
+    """Those of a list of names, or of "all" or "quick", in the order of tables; InputError for an unknown name."""
+    if asked == "all":
+        return dict(SYSTEMS)
+    if asked == "quick":
+        return {name: system for name, system in SYSTEMS.items() if system.family in QUICK}
+    names = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
+    unknown = [name for name in names if name not in SYSTEMS]
+    if unknown:
+        raise InputError(
+            f"Expected systems by name, got {', '.join(map(repr, unknown))}. Choose from {', '.join(SYSTEMS)}, or "
+            "quick or all; beamtree compare --list says what each is."
+        )
+    return {name: system for name, system in SYSTEMS.items() if name in names}

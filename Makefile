@@ -75,13 +75,13 @@ docs: $(DOCS)/installed
 notebooks: $(DOCS)/installed
 	@rm -rf build/notebooks && mkdir -p build/notebooks && cp docs/notebooks/*.ipynb build/notebooks
 	cd build/notebooks && for one in *.ipynb; do ../../$(DOCS)/bin/python -m nbconvert --log-level WARN --to notebook --execute --inplace $$one || exit 1; done
-	$(DOCS)/bin/python -m nbconvert --log-level WARN --to notebook --inplace --ClearMetadataPreprocessor.enabled=True build/notebooks/*.ipynb
+	$(DOCS)/bin/python docs/site/clean_notebooks.py build/notebooks/*.ipynb
 	cp build/notebooks/*.ipynb docs/notebooks
 
 $(DOCS)/installed: requirements/docs.lock $(STAMP)
 	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip install --quiet --require-hashes --requirement requirements/docs.lock
-	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(DOCS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" > $$($(DOCS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
 	@touch $@
 
 # What the image holds, as CycloneDX. The page holds no package: npm only brings what builds it.

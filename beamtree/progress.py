@@ -35,7 +35,7 @@ def is_watched() -> bool:
 
 def progress_on_stderr() -> AbstractContextManager[Listener]:
     """`fit_progress` on standard error; in a notebook as plain lines."""
-    return fit_progress(Console(stderr=True, highlight=False, force_jupyter=False))
+    return fit_progress(Console(stderr=True, highlight=False, force_jupyter=False, force_terminal=sys.stderr.isatty()))
 
 
 @contextmanager

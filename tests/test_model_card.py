@@ -47,8 +47,8 @@ def test_a_saved_model_has_a_card_with_its_results_beside_baselines(model: DeepT
     data, results, settings = tables(body)
     assert (data["users"], data["items"], data["interactions"]) == (["48"], ["20"], ["768"])
     shown = results.pop("system")
-    assert list(results) == ["---", *comparison]
-    for name, metrics in comparison.items():
+    assert list(results) == ["---", *comparison.labelled()]
+    for name, metrics in comparison.labelled().items():
         assert results[name] == [f"{metrics[metric]:.4f}" for metric in shown]
     assert comparison.verdict is not None
     assert comparison.verdict.line() in body

@@ -13,7 +13,7 @@ LOCK   := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 
 	--custom-compile-command 'make lock' --no-emit-index-url --constraint constraints.txt $(UPGRADE)
 PAGE   := beamtree/serving/page
 
-.PHONY: demo test lint types imports unit format image-check native sanitize fuzz soak docs notebooks lock audit sbom pin-images experiments report clean
+.PHONY: demo test lint types imports unit format image-check native wheel wheels sanitize fuzz soak docs notebooks lock audit sbom pin-images experiments report clean
 
 demo: $(STAMP)
 	@$(BIN)/beamtree demo
@@ -36,6 +36,19 @@ unit: $(STAMP)
 # The Dockerfile's install steps in a fresh environment: what is in it, how large, does it serve.
 image-check: $(STAMP)
 	$(BIN)/python -m tests.deploy.image_check
+
+# dist/: the source distribution, and from it a wheel whose kernels run on any CPU of this architecture; then the check that a
+# clean environment installs the wheel without an index and recommends. Its glibc tag is that of this machine's compiler.
+wheel: $(STAMP) $(TOOLS)/installed
+	@rm -rf build/wheel dist && mkdir -p dist
+	$(TOOLS)/bin/uv build --quiet --python $(BIN)/python --no-build-isolation --out-dir build/wheel
+	cp build/wheel/*.tar.gz dist
+	if [ "$$(uname)" = Linux ]; then PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl; else cp build/wheel/*.whl dist; fi
+	$(BIN)/python -m tests.install.wheel_check dist/*.whl
+
+# dist/: wheels for every supported Python by cibuildwheel, in the manylinux image with its older glibc; needs docker on Linux.
+wheels: $(TOOLS)/installed
+	$(TOOLS)/bin/cibuildwheel --output-dir dist
 
 # Compile the kernels anew into the environment.
 native: $(STAMP)
@@ -106,7 +119,7 @@ fuzz: $(STAMP)
 	@rm -rf $(FUZZ) && mkdir -p $(FUZZ)
 	$(PYTHON) -m venv --without-pip $(FUZZ)/venv
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(FUZZ)/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
-	$(BIN)/python -m pip install --quiet --no-deps --target $(FUZZ) --config-settings=cmake.define.BEAMTREE_SANITIZE=address,undefined .
+	$(BIN)/python -m pip install --quiet --no-deps --target $(FUZZ) --config-settings=cmake.define.BEAMTREE_ISA=native --config-settings=cmake.define.BEAMTREE_SANITIZE=address,undefined .
 	cp -r tests pyproject.toml $(FUZZ)
 	cd $(FUZZ) && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest --timeout 0 tests/fuzz
 
@@ -135,4 +148,4 @@ $(STAMP): pyproject.toml constraints.txt requirements/build.lock requirements/te
 	@mkdir -p $(@D) && touch $@
 
 clean:
-	rm -rf $(VENV) .make build
+	rm -rf $(VENV) .make build dist

@@ -1,4 +1,4 @@
-"""beamtree doctor: versions, threads, CPU features, and which fast paths are active."""
+"""beamtree doctor: versions, threads, CPU features, which kernels were chosen and which fast paths are active."""
 
 import os
 import platform
@@ -11,6 +11,8 @@ from rich.table import Table
 
 from beamtree import __version__, native
 from beamtree.cli.console import results
+from beamtree.errors import SettingsError
+from beamtree.native.variants import VARIABLE, chosen_variant, compiled_variants
 
 PACKAGES = ("numpy", "polars", "pydantic", "safetensors", "torch", "scikit-learn")
 FEATURES = ("avx2", "fma", "f16c", "avx512f")
@@ -26,16 +28,21 @@ def doctor() -> None:
     table.add_row("cores", str(os.cpu_count()))
     table.add_row("BEAMTREE_THREADS", os.environ.get("BEAMTREE_THREADS", "not set: all cores"))
     table.add_row("CPU features", ", ".join(_cpu_features()) or "unknown")
-    table.add_row("kernels", _kernels())
+    table.add_row("kernels", escape(_kernels()))
     table.add_row("retrieval", "compiled kernels" if native.is_available() else "NumPy (slow)")
     table.add_row("training", escape(_training()))
     results.print(table)
 
 
 def _kernels() -> str:
-    if native.is_available():
-        return f"compiled, {native.threads()} threads"
-    return "not compiled: install a C++ compiler, then install beamtree again"
+    if not native.is_available():
+        return "not compiled: install a C++ compiler, then install beamtree again"
+    try:
+        chosen = chosen_variant()
+    except SettingsError as error:
+        return str(error)
+    reason = f"forced by {VARIABLE}" if os.environ.get(VARIABLE) else f"chosen from {', '.join(compiled_variants())}"
+    return f"{chosen}, {reason}; {native.threads()} threads"
 
 
 def _training() -> str:

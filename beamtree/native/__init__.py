@@ -1,19 +1,20 @@
 """CPU kernels: compiled on install, with plain NumPy and torch paths where no compiler is at hand.
 
-`is_available()` says whether the compiled module is there; the other modules of this package need it. All kernels share
-one pool of threads, sized by `set_threads`, else by the variable BEAMTREE_THREADS, else by the cores of the process.
+`is_available()` says whether compiled modules are there; the other modules of this package need one. Which of them is
+taken is the matter of `variants`. All kernels share one pool of threads, sized by `set_threads`, else by the variable
+BEAMTREE_THREADS, else by the cores of the process.
 """
 
 from __future__ import annotations
 
-import importlib.util
+from beamtree.native.variants import compiled_variants
 
 __all__ = ["is_available", "set_threads", "threads"]
 
 
 def is_available() -> bool:
     """Whether the kernels were compiled when this package was installed."""
-    return importlib.util.find_spec("beamtree.native._kernels") is not None
+    return bool(compiled_variants())
 
 
 def threads() -> int:

@@ -4,7 +4,10 @@
 
 #include "threads.hpp"
 
-NB_MODULE(_kernels, m) {
+// The build names the module after its instruction set; the extra macro lets the name be expanded.
+#define BEAMTREE_KERNELS(name, m) NB_MODULE(name, m)
+
+BEAMTREE_KERNELS(BEAMTREE_MODULE, m) {
     using namespace beamtree;
     m.def("threads", [] { return ThreadPool::shared().size(); });
     m.def("set_threads", [](int count) { ThreadPool::shared().resize(count); });

@@ -82,10 +82,15 @@ class ThreadPool {
             throw std::invalid_argument(std::string("BEAMTREE_THREADS: expected a whole number from 1 to 1024, got '") +
                                         text + "'");
         }
+#if defined(__linux__)
         cpu_set_t cores;
         CPU_ZERO(&cores);
         if (sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) > 0) return CPU_COUNT(&cores);
         return 1;
+#else
+        const unsigned cores = std::thread::hardware_concurrency();
+        return cores > 0 ? static_cast<int>(cores) : 1;
+#endif
     }
 
     static void pause() {

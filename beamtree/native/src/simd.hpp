@@ -56,7 +56,7 @@ BEAMTREE_INLINE Vec<double> splat(double x) { return Vec<double>{x, x, x, x}; }
 
 // Keeps the compiler from folding a load into each of its uses: it is loaded once and stays in a register.
 template <class V>
-BEAMTREE_INLINE void hold_in_register(V& v) {
+BEAMTREE_INLINE void hold_in_register([[maybe_unused]] V& v) {
 #if defined(__AVX__)
     asm("" : "+x"(v));
 #endif
@@ -64,7 +64,7 @@ BEAMTREE_INLINE void hold_in_register(V& v) {
 
 // The same for an address: what follows is reached by constant offsets from it.
 template <class T>
-BEAMTREE_INLINE void hold_address(const T*& p) {
+BEAMTREE_INLINE void hold_address([[maybe_unused]] const T*& p) {
 #if defined(__x86_64__)
     asm("" : "+r"(p));
 #endif

@@ -15,6 +15,7 @@ import numpy as np
 
 from beamtree import native
 from beamtree.native.variants import chosen_variant
+from beamtree.retrieval.native_scorer import NativeScorer
 from benchmarks.catalogue import Catalogue, followers_within
 from benchmarks.measure import report
 from benchmarks.score_cost import LINK_MEGABYTES, REQUESTS, K
@@ -29,11 +30,12 @@ def measure_instruction_set(*, items: int, beam: int, turns: int) -> dict[str, f
         "ms_with_leaf_attention": catalogue.scorer("attention", "tower", "memory", attention_levels=1),
         "ms_attention_on_all_levels": catalogue.scorer("attention"),
     }
-    upcoming = cycle(catalogue.requests(REQUESTS))
-    return {
-        name: median_ms(lambda scorer=scorer: scorer.search(next(upcoming), k=K, beam_width=beam), turns=turns)
-        for name, scorer in scorers.items()
-    }
+    requests = cycle(catalogue.requests(REQUESTS))
+
+    def ask(scorer: NativeScorer) -> Callable[[], object]:
+        return lambda: scorer.search(next(requests), k=K, beam_width=beam)
+
+    return {name: median_ms(ask(scorer), turns=turns) for name, scorer in scorers.items()}
 
 
 def median_ms(request: Callable[[], object], *, turns: int) -> float:

@@ -57,7 +57,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment with the wheel, installed without an index; it sees the dependencies of this one."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=True)
-    command = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", str(wheel)]
     subprocess.run(command, check=True)
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))

@@ -61,7 +61,10 @@ def install_without_index(wheel: Path, *, folder: Path) -> Path:
 
 
 def run_kernel_tests(unpacked: Path, *, variant: str) -> None:
-    """tests/native against the wheel's package, with the packages of this environment but not its beamtree."""
+    """tests/native against the wheel's package, with the packages of this environment but not its beamtree.
+
+    Without the one that compiles the headers, which a wheel does not have.
+    """
     environment = unpacked.with_name("tests")
     if not environment.exists():
         venv.create(environment, with_pip=False)
@@ -69,7 +72,8 @@ def run_kernel_tests(unpacked: Path, *, variant: str) -> None:
         (packages / "tests.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
         shutil.copytree(ROOT / "tests", unpacked / "tests", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", unpacked)
-    command = [str(environment / "bin" / "python"), "-m", "pytest", "-p", "no:cacheprovider", "tests/native"]
+    tests = ["tests/native", "--ignore=tests/native/test_instruction_sets.py"]
+    command = [str(environment / "bin" / "python"), "-m", "pytest", "-p", "no:cacheprovider", *tests]
     subprocess.run(command, cwd=unpacked, env={**os.environ, VARIABLE: variant}, check=True)
 
 

@@ -196,7 +196,7 @@ def _splits(dataset: Dataset, config: Config, *, folds: int | None) -> Iterator[
 
 
 def as_table(lines: Sequence[Line]) -> str:
-    """One row for each log and system, means over seeds; the ratios are the lowest over seeds of both ends."""
+    """One row for each log and system, means over seeds, those of the ends of intervals too."""
     rows = []
     for data, name in sorted({(line["data"], line["name"]) for line in lines}):
         own = [line for line in lines if (line["data"], line["name"]) == (data, name)]
@@ -213,8 +213,8 @@ def as_table(lines: Sequence[Line]) -> str:
         row.append("" if best is None else f"{best} {means[best]:.4f}")
         for metric in METRICS:
             ratios = [line["ratios"][best][metric] for line in own if best in line["ratios"]]
-            mean, low, high = (np.mean(column) for column in zip(*ratios, strict=True))
-            row.append(f"{mean:.3f} [{low:.3f}, {high:.3f}]")
+            mean, low, high = np.mean(ratios, axis=0) if ratios else (np.nan,) * 3
+            row.append(f"{mean:.3f} [{low:.3f}, {high:.3f}]" if ratios else "")
         row.append(f"{np.mean([1 / line['ratios'][SCAN]['f@20'][0] for line in own]) ** -1:.4f}")
         row.append(f"{np.mean([line['seconds'][MODEL] for line in own]):.0f}")
         rows.append(row)
@@ -244,7 +244,8 @@ def as_table_of_ratios(lines: Sequence[Line]) -> str:
             f"{ratios[name][0]:.3f} [{ratios[name][1]:.3f}, {ratios[name][2]:.3f}]" if name in ratios else ""
             for name in rivals
         ]
-        rows.append([line["data"], line["name"], str(line["seed"]), *cells])
+        if any(cells):
+            rows.append([line["data"], line["name"], str(line["seed"]), *cells])
     return table(["log", "system", "seed", *rivals], rows)
 
 

@@ -56,7 +56,7 @@ class Resumed:
 
 @dataclass(frozen=True)
 class StoppedEarly:
-    """Validation stopped improving."""
+    """Validation stopped improving, or time was up."""
 
     learner: str
     step: int

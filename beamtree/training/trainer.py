@@ -86,7 +86,8 @@ class Trainer:
     name: what is trained, in events, messages and checkpoints.
     validate: metrics, on the validation users, of what was learned by then; None trains to the end and keeps the last
     weights.
-    plan: None keeps no checkpoints. should_stop: asked after every step.
+    plan: None keeps no checkpoints. should_stop: asked after every step; a yes interrupts. is_over: asked after every
+    step; a yes ends the training there, with a last validation: time is up.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Trainer:
     plan: CheckpointPlan | None
     listen: Listener
     should_stop: Callable[[], bool] = lambda: False
+    is_over: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
 
     def run(self, *, seconds_before: float = 0.0) -> Progress:
@@ -110,8 +112,9 @@ class Trainer:
         order, total_steps = schedule.order, schedule.total_steps
         progress, best = self._begin(seconds_before)
         counted_at = saved_at = self.clock()
+        is_over = False
 
-        while progress.step < total_steps and progress.validations_since_best < schedule.patience:
+        while progress.step < total_steps and progress.validations_since_best < schedule.patience and not is_over:
             step = progress.step
             numbers, rate = order.instances_of(step), schedule.learning_rate(step)
             batch = self.instances.batch(numbers, epoch=step // order.steps_per_epoch)
@@ -121,7 +124,8 @@ class Trainer:
             progress.step += 1
             self.listen(StepDone(self.name, progress.step, total_steps, len(numbers), loss, rate))
 
-            is_validation = progress.step in schedule.validation_steps
+            is_over = self.is_over()
+            is_validation = is_over or progress.step in schedule.validation_steps
             if is_validation and self.validate is not None:
                 metrics = dict(self.validate())
                 best = self._compare(progress, metrics, best=best)

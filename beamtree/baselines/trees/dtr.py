@@ -1,0 +1,83 @@
+"""DTR(U), DTR(T) and DTR(T-RL) as published: a softmax on each level, with 70 negatives.
+
+U draws them uniformly from the level; T draws them down the tree by the model itself; T-RL rectifies the labels too:
+a target counts on those levels where the estimator finds nothing better below its ancestor. The tree is learned anew
+between rounds, twelve at most, by the items' log-likelihood, and residents keep their place.
+
+Open in the paper: what draws down the tree start from (the softmax of the first level that is not taken whole), which
+test rectifies (the target wins its whole subtree), and how well the estimator is trained. Here it is the comparison's
+own SASRec, with the settings of the section `estimator`, so that the labels are no better than the system they are
+compared with; the paper's has width 24 and four layers.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.trees.beam_index import BeamIndex
+from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+
+if TYPE_CHECKING:
+    from beamtree.baselines.trees.method import Replanting
+    from beamtree.tree.item_tree import ItemTree
+
+ROUNDS = 12
+
+
+@dataclass
+class Dtr:
+    """One of the three variants, named after its method."""
+
+    method: Literal["dtr-u", "dtr-t", "dtr-t-rl"]
+    recipe: Recipe = PUBLISHED
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.method
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
+        """As `Baseline.fit`."""
+        from beamtree.baselines.trees.encoder import train_encoder
+        from beamtree.baselines.trees.learning import index_of, learn
+        from beamtree.baselines.trees.method import Method
+        from beamtree.baselines.trees.run import TreeRun
+        from beamtree.fitting.computation import build_learner
+        from beamtree.training.instances import TrainingInstances
+        from beamtree.training.labelled import RectifiedInstances
+        from beamtree.training.trainer import Instances
+
+        config = system_config(budget.config, dataset, recipe=self.recipe, history_table="shared")
+        config = config.model_copy(update={"training": config.training.model_copy(update={"method": self.method})})
+        run = TreeRun(self.name, dataset, split, budget, config, self.recipe)
+        estimator = train_encoder(run) if self.method == "dtr-t-rl" else None
+
+        def label(instances: TrainingInstances, tree: "ItemTree") -> Instances:
+            if estimator is None:
+                return instances
+            return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
+
+        method = Method(
+            lambda score, config: build_learner(score, config=config),
+            label=label,
+            replant=relearn_by_softmax,
+            max_rounds=ROUNDS,
+        )
+        return index_of(run, learn(run, method), make_scorer=method.make_scorer)
+
+
+def relearn_by_softmax(replanting: "Replanting") -> "ItemTree":
+    """The tree learned by the log-softmax over each item's candidates, residents first."""
+    from beamtree.fitting.computation import build_candidate_scores
+    from beamtree.training.relearn import relearn_tree
+    from beamtree.tree.assign import assign_residents_first
+
+    return relearn_tree(
+        replanting.rounds.tree,
+        replanting.run.instances,
+        add_scores=build_candidate_scores(replanting.score),
+        instances_per_item=replanting.instances_per_item,
+        assign=assign_residents_first,
+        on_step=replanting.on_step,
+    ).tree

@@ -1,0 +1,32 @@
+"""The tree systems of the comparison, in the order of tables."""
+
+from functools import partial
+
+from beamtree.baselines.registry import Entry
+from beamtree.baselines.trees.default import Beamtree
+from beamtree.baselines.trees.dtr import Dtr
+from beamtree.baselines.trees.jtm import Jtm
+from beamtree.baselines.trees.otm import Otm
+from beamtree.baselines.trees.plt import Plt
+from beamtree.baselines.trees.tdm import Tdm
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+
+
+def _never(_dataset: Dataset, _config: Config) -> bool:
+    return False
+
+
+_learned = partial(Entry, is_simple=_never, libraries=("torch",), extra="train", learns=True)
+
+ENTRIES: tuple[Entry, ...] = (
+    _learned(Plt, "a label tree: products of conditional probabilities along the path"),
+    _learned(Tdm, "node-wise binary cross-entropy, uniform negatives, the tree clustered anew"),
+    _learned(Jtm, "the same loss, histories as ancestors, the tree learned by likelihood"),
+    _learned(Otm, "JTM's tree, trained on what the beam meets with corrected labels"),
+    _learned(partial(Dtr, "dtr-u"), "softmax on each level of a tree, uniform negatives, as published"),
+    _learned(partial(Dtr, "dtr-t"), "softmax on each level, negatives drawn down the tree, as published"),
+    _learned(partial(Dtr, "dtr-t-rl"), "the same with labels that SASRec rectifies, as published"),
+    _learned(Beamtree, "beamtree with the comparison's settings"),
+)
+"""Every system, fitted by `Entry.fit`; what comes back can be asked, and is an `Index` whose effort is the beam."""

@@ -1,0 +1,200 @@
+"""The loop that all tree systems share: learn over the tree, place the items anew, and keep the best round."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from beamtree.baselines.trees.beam_index import BeamIndex
+from beamtree.baselines.trees.method import MakeScorer, Method, Replanting
+from beamtree.baselines.trees.plan import Plan, make_plan
+from beamtree.baselines.trees.run import TreeRun
+from beamtree.config import MAX_EPOCHS
+from beamtree.errors import DivergedError
+from beamtree.evaluation.protocol import evaluate
+from beamtree.fitting.planting import plant_first_tree
+from beamtree.model.score import Score, build_score
+from beamtree.retrieval.engine import Engine
+from beamtree.training.checkpoint import Arrays, copied
+from beamtree.training.randomness import seed_for
+from beamtree.training.rounds import Rounds, load_rounds, round_seed, save_rounds
+from beamtree.training.schedule import model_schedule
+from beamtree.training.trainer import SELECTION_METRIC, CheckpointPlan, Trainer
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
+
+ROUND_SHARE = 0.85
+"""Of the time of a round, what its training may take; learning the tree has the rest."""
+RELEARNED_SHARE = 0.25
+"""Instances that learning the tree reads for each that the round learned from: they cost about as much."""
+
+log = logging.getLogger(__name__)
+
+
+class Trained(NamedTuple):
+    """Weights after a round, the validation by which they were chosen (empty without one), and how many steps."""
+
+    weights: Arrays
+    validation: Mapping[str, float]
+    steps: int
+
+    @property
+    def selection(self) -> float:
+        """What the best is chosen by; 0 without validation users."""
+        return self.validation.get(SELECTION_METRIC, 0.0)
+
+
+def learn(run: TreeRun, method: Method, *, start: Rounds | None = None) -> Rounds:
+    """All rounds, or what is left of them where the run's folder has some. start: None plants a first tree."""
+    rounds = _kept(run) or start or first_rounds(run)
+    plan = _planned(run, method, rounds)
+    while rounds.round < plan.rounds and not (rounds.reports and run.budget.is_spent):
+        learning_rate, trained = _learn_round(run, method, rounds, plan=plan)
+        report = {
+            "learning_rate": learning_rate,
+            "plan": [plan.rounds, plan.steps],
+            "steps": trained.steps,
+            "validation": dict(trained.validation),
+        }
+        log.info("%s, round %d of %d: %s", run.name, rounds.round + 1, plan.rounds, report)
+        rounds.finish(trained.weights, report, score=trained.validation.get(SELECTION_METRIC))
+        if method.replant is not None and rounds.round < plan.rounds:
+            _replant(run, method, rounds, plan=plan)
+        if run.directory is not None:
+            save_rounds(run.directory / "rounds", rounds, identity=run.identity)
+    return rounds
+
+
+def first_rounds(run: TreeRun) -> Rounds:
+    """Before anything is learned: the first tree and fresh weights."""
+    tree, item_vectors = plant_first_tree(
+        run.dataset, run.split.train, config=run.config, on_step=run.budget.stop_if_asked
+    )
+    score = build_score(run.config, tree, seed=seed_for(run.budget.seed, "weights"))
+    if item_vectors is not None:
+        score.start_from_items(item_vectors)
+    return Rounds.first(tree, score.arrays())
+
+
+def index_of(run: TreeRun, rounds: Rounds, *, make_scorer: MakeScorer) -> BeamIndex:
+    """The best round as something that can be asked."""
+    return beam_index(run, rounds.best_weights, rounds.best_tree, make_scorer=make_scorer)
+
+
+def beam_index(run: TreeRun, weights: Mapping[str, AnyArray], tree: ItemTree, *, make_scorer: MakeScorer) -> BeamIndex:
+    """Weights over a tree as something that can be asked."""
+    index_bytes = weights["attention/node_table"].nbytes + tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
+    engine = Engine(make_scorer(weights, tree, run.config), tree)
+    return BeamIndex(engine, run.config.retrieval.beam_width, index_bytes)
+
+
+def _kept(run: TreeRun) -> Rounds | None:
+    return None if run.directory is None else load_rounds(run.directory / "rounds", identity=run.identity)
+
+
+def _planned(run: TreeRun, method: Method, rounds: Rounds) -> Plan:
+    """The plan that the first round was learned by, or a new one."""
+    if rounds.reports:
+        return Plan(*rounds.reports[0]["plan"])
+    score = _score_of(run, rounds.weights, rounds.tree)
+    instances = method.label(run.instances, rounds.tree)
+    return make_plan(run, method.make_learner(score, run.config), instances, max_rounds=method.max_rounds)
+
+
+def _score_of(run: TreeRun, weights: Mapping[str, AnyArray], tree: ItemTree) -> Score:
+    score = build_score(run.config, tree, seed=0)
+    score.load_arrays(weights)
+    return score
+
+
+def _learn_round(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> tuple[float, Trained]:
+    """Train over the tree of this round; in the first, with each learning rate, of which the best is kept.
+
+    DivergedError where the loss diverges with all of them.
+    """
+    rates: Sequence[float] = run.recipe.learning_rates
+    if rounds.reports:
+        rates = [rounds.reports[0]["learning_rate"]]
+    found: list[tuple[float, Trained]] = []
+    diverged: DivergedError | None = None
+    for place, rate in enumerate(rates):
+        trainings_left = plan.rounds - rounds.round + len(rates) - 1 - place
+        try:
+            found.append((rate, _train(run, method, rounds, plan=plan, rate=rate, trainings_left=trainings_left)))
+        except DivergedError as error:
+            log.info("%s diverges with a learning rate of %g.", run.name, rate)
+            diverged = error
+    if not found:
+        raise diverged or DivergedError(f"{run.name} was given no learning rate.")
+    return max(found, key=lambda each: each[1].selection)
+
+
+def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: float, trainings_left: int) -> Trained:
+    """One training from the weights of the round before."""
+    seed = round_seed(run.budget.seed, rounds.round)
+    changes: dict[str, Any] = {
+        "learning_rate": rate,
+        "epochs": MAX_EPOCHS,
+        "most_instances": plan.steps * run.batch_size,
+        "seed": seed,
+    }
+    config = run.config.model_copy(update={"training": run.config.training.model_copy(update=changes)})
+    score = _score_of(run, rounds.weights, rounds.tree)
+    instances = run.instances.with_seed(seed)
+    checkpoints = None
+    if run.directory is not None:
+        directory = run.directory / f"round-{rounds.round}-rate-{rate:g}"
+        minutes = config.training.checkpoint_minutes
+        checkpoints = CheckpointPlan(directory, run.identity, resume=True, minutes=minutes)
+
+    def validate() -> Mapping[str, float]:
+        index = beam_index(run, score.arrays(), rounds.tree, make_scorer=method.make_scorer)
+        return evaluate(index, run.dataset, run.validation_users, config=run.config, cutoffs=(20,))
+
+    progress = Trainer(
+        run.name,
+        method.make_learner(score, config),
+        method.label(instances, rounds.tree),
+        schedule=model_schedule(config.training, num_instances=len(instances)),
+        validate=validate if len(run.validation_users) else None,
+        plan=checkpoints,
+        listen=run.budget.listen,
+        should_stop=run.budget.should_stop,
+        is_over=_after(run, ROUND_SHARE / trainings_left),
+    ).run()
+    return Trained(copied(score.arrays()), progress.best_validation(), progress.step)
+
+
+class _TimeIsUpError(Exception):
+    """Ends learning a tree."""
+
+
+def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> None:
+    """Place the items anew by the round that was just finished; where time does not suffice, they stay."""
+    assert method.replant is not None
+    learned = plan.steps * run.batch_size
+    per_item = max(1, round(RELEARNED_SHARE * learned / len(run.dataset.items)))
+    is_over = _after(run, 1.0 / (plan.rounds - rounds.round + 1))
+    score = _score_of(run, rounds.weights, rounds.tree)
+
+    def on_step() -> None:
+        run.budget.stop_if_asked()
+        if is_over():
+            raise _TimeIsUpError
+
+    try:
+        tree = method.replant(Replanting(run, score, rounds, per_item, on_step))
+    except _TimeIsUpError:
+        log.info("%s: no time to learn the tree after round %d; the items stay.", run.name, rounds.round)
+        return
+    moved = float((tree.leaf_of_item != rounds.tree.leaf_of_item).mean())
+    rounds.reports[-1] |= {"moved_share": moved}
+    rounds.replant(tree, moved_rows=method.moved_rows, node_tables=score.node_tables())
+
+
+def _after(run: TreeRun, share: float) -> Callable[[], bool]:
+    """Whether this share of the time that is left now has passed; never without a bound."""
+    if run.seconds_left is None:
+        return lambda: False
+    deadline = time.monotonic() + share * run.seconds_left
+    return lambda: time.monotonic() >= deadline

@@ -1,0 +1,85 @@
+"""What all tree systems share: the sizes of the network, what a training instance is, and how a fit is divided up.
+
+Taken from the paper: a binary tree that starts from the items' categories, DIN over the latest 69 items in ten windows,
+vectors of 24 numbers, hidden layers of 128, 64 and 24, batches of 100, the next item as the only target.
+
+Open, or different here: the network has no batch normalisation, which the kernels do not compute; Adam's weight decay
+is decoupled; the learning rate is chosen on validation users and follows a cosine in each round, because the published
+schedule is made for 80,000 steps per round. Where items have no categories, the first tree clusters their co-occurrence
+vectors. The comparison's instances are those of all rounds together, and there are fewer rounds than published where
+they would be shorter than `min_round_steps`.
+"""
+
+from dataclasses import dataclass
+
+from beamtree.config import PRESETS, Config, ModelSettings, TreeSettings
+from beamtree.data.dataset import Dataset
+
+PUBLISHED_SIZES = ModelSettings(**{**PRESETS["paper"]["model"], "normalisation": "none"})
+"""DIN as published, without batch normalisation."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a tree system is fitted, whatever its loss.
+
+    sizes: of DIN; `history_table` is each system's own. target_horizon, targets_per_history: as in the section
+    `training`. warm_start: embeddings begin at a truncated SVD of the user-item matrix, and the tree clusters them.
+    learning_rates: each is tried in the first round. min_round_steps: what a round has at least, unless there are only
+    two. validations: in each round.
+    """
+
+    sizes: ModelSettings = PUBLISHED_SIZES
+    batch_size: int = 100
+    target_horizon: int = 1
+    targets_per_history: int = 1
+    warm_start: bool = False
+    learning_rates: tuple[float, ...] = (1e-2, 3e-3)
+    warmup_steps: int = 200
+    min_round_steps: int = 1000
+    validations: int = 2
+
+
+PUBLISHED = Recipe()
+"""As published: one target, random embeddings, a tree by category."""
+
+WARM = Recipe(target_horizon=10, targets_per_history=10, warm_start=True)
+"""With what the default has: several targets per history, embeddings and tree that start from co-occurrence."""
+
+
+def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_table: str) -> Config:
+    """The settings of a tree system: the recipe's, with the comparison's protocol, seed, estimator and retrieval.
+
+    history_table: as in `model.history_table`.
+    """
+    has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
+    sizes = {
+        "parts": ("attention",),
+        "history_table": history_table,
+        "first_vectors": "cooccurrence" if recipe.warm_start else "random",
+    }
+    training = {
+        "method": "dtr-u",
+        "rounds": 1,
+        "negatives": PRESETS["paper"]["training"]["negatives"],
+        "batch_size": recipe.batch_size,
+        "target_horizon": recipe.target_horizon,
+        "targets_per_history": recipe.targets_per_history,
+        "optimiser": "adamw",
+        "weight_decay": 1e-4,
+        "warmup_steps": recipe.warmup_steps,
+        "decay": "cosine",
+        "validations": recipe.validations,
+        "patience": recipe.validations + 1,
+    }
+    return base.model_copy(
+        update={
+            "tree": TreeSettings(
+                order="category" if has_categories and not recipe.warm_start else "clustering",
+                assignment="residents",
+                moved_rows="stay",
+            ),
+            "model": recipe.sizes.model_copy(update=sizes),
+            "training": base.training.model_copy(update=training),
+        }
+    )

@@ -1,0 +1,99 @@
+"""One tree system being fitted: what it learns from, what it may cost, and where it keeps its state."""
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.trees.recipe import Recipe
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import HeldOut, Split
+from beamtree.fitting.validation import sample_users
+from beamtree.training.checkpoint import Identity
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.instances import TrainingInstances
+
+
+@dataclass(frozen=True)
+class TreeRun:
+    """What every stage of a fit needs.
+
+    name: of the system, in events and as a folder. config: the system's settings, protocol and seed included.
+    """
+
+    name: str
+    dataset: Dataset
+    split: Split
+    budget: Budget
+    config: Config
+    recipe: Recipe
+
+    @cached_property
+    def instances(self) -> TrainingInstances:
+        """The training instances, with targets as the recipe says."""
+        return TrainingInstances(
+            self.dataset.sequences,
+            self.split.train,
+            first_target=self.split.first_target,
+            horizon=TargetHorizon.of(self.config.training, seed=self.budget.seed),
+            times=self.dataset.timestamps,
+        )
+
+    @property
+    def batch_size(self) -> int:
+        """Instances per step: the recipe's, or all where there are fewer."""
+        return min(self.config.training.batch_size, len(self.instances))
+
+    @cached_property
+    def validation_users(self) -> HeldOut:
+        """Those by whom the learning rate, the weights and the round are chosen."""
+        return sample_users(self.split.validation, config=self.config, seed=self.budget.seed)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of the budget; None without a bound."""
+        if self.budget.seconds is None:
+            return None
+        return max(0.0, self.budget.started + self.budget.seconds - time.monotonic())
+
+    @property
+    def max_steps(self) -> int:
+        """Steps of all rounds together that the comparison's epochs and instances allow."""
+        training = self.budget.config.training
+        instances = round(training.epochs * len(self.instances))
+        if training.most_instances is not None:
+            instances = min(instances, training.most_instances)
+        return max(1, instances // self.batch_size)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """What a run must share with another to go on where that one stopped."""
+        decisive = [self.name, self.dataset.fingerprint, self.split.description, self.budget.seconds]
+        described = json.dumps([*decisive, asdict(self.recipe)], default=str)
+        return Identity.of(self.config, data_fingerprint=hashlib.sha256(described.encode()).hexdigest())
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the state is kept: a place for each combination of data, settings and budget; None = nowhere."""
+        if self.budget.directory is None:
+            return None
+        identity = json.dumps([self.identity.key, self.identity.settings], sort_keys=True)
+        return self.budget.directory / f"{self.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def part_of(budget: Budget, share: float) -> Budget:
+    """A share of the instances, and of the seconds that are left now, for one of several stages."""
+    training = budget.config.training
+    changes: dict[str, float] = {"epochs": share * training.epochs}
+    if training.most_instances is not None:
+        changes["most_instances"] = max(1, round(share * training.most_instances))
+    seconds = None
+    if budget.seconds is not None:
+        passed = time.monotonic() - budget.started
+        seconds = passed + share * max(0.0, budget.seconds - passed)
+    config = budget.config.model_copy(update={"training": training.model_copy(update=changes)})
+    return replace(budget, config=config, seconds=seconds)

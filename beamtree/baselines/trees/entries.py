@@ -6,6 +6,7 @@ from beamtree.baselines.registry import Entry
 from beamtree.baselines.trees.default import Beamtree
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.jtm import Jtm
+from beamtree.baselines.trees.jtr import Jtr
 from beamtree.baselines.trees.otm import Otm
 from beamtree.baselines.trees.plt import Plt
 from beamtree.baselines.trees.tdm import Tdm
@@ -20,6 +21,7 @@ def _never(_dataset: Dataset, _config: Config) -> bool:
 _learned = partial(Entry, is_simple=_never, libraries=("torch",), extra="train", learns=True)
 
 ENTRIES: tuple[Entry, ...] = (
+    _learned(Jtr, "a tree of overlapping buckets of items under a sequence encoder"),
     _learned(Plt, "a label tree: products of conditional probabilities along the path"),
     _learned(Tdm, "node-wise binary cross-entropy, uniform negatives, the tree clustered anew"),
     _learned(Jtm, "the same loss, histories as ancestors, the tree learned by likelihood"),

@@ -160,7 +160,7 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
         plan=checkpoints,
         listen=run.budget.listen,
         should_stop=run.budget.should_stop,
-        is_over=_after(run, ROUND_SHARE / trainings_left),
+        is_over=after_share(run, ROUND_SHARE / trainings_left),
     ).run()
     return Trained(copied(score.arrays()), progress.best_validation(), progress.step)
 
@@ -174,7 +174,7 @@ def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> Non
     assert method.replant is not None
     learned = plan.steps * run.batch_size
     per_item = max(1, round(RELEARNED_SHARE * learned / len(run.dataset.items)))
-    is_over = _after(run, 1.0 / (plan.rounds - rounds.round + 1))
+    is_over = after_share(run, 1.0 / (plan.rounds - rounds.round + 1))
     score = _score_of(run, rounds.weights, rounds.tree)
 
     def on_step() -> None:
@@ -192,7 +192,7 @@ def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> Non
     rounds.replant(tree, moved_rows=method.moved_rows, node_tables=score.node_tables())
 
 
-def _after(run: TreeRun, share: float) -> Callable[[], bool]:
+def after_share(run: TreeRun, share: float) -> Callable[[], bool]:
     """Whether this share of the time that is left now has passed; never without a bound."""
     if run.seconds_left is None:
         return lambda: False

@@ -8,6 +8,7 @@ from beamtree.baselines.trees.default import Beamtree
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.entries import ENTRIES
 from beamtree.baselines.trees.jtm import Jtm
+from beamtree.baselines.trees.jtr import Jtr
 from beamtree.baselines.trees.otm import Otm
 from beamtree.baselines.trees.plt import Plt
 from beamtree.baselines.trees.recipe import Recipe
@@ -32,12 +33,14 @@ def small_system(name: str, recipe: Recipe = SMALL) -> Baseline:
         return replace(system, recipe=recipe, beam_width=2)
     if isinstance(system, Dtr | Tdm | Jtm | Plt):
         return replace(system, recipe=recipe)
+    if isinstance(system, Jtr):
+        return replace(system, recipe=recipe, branching=2, max_bucket=2, negatives=3, beam_width=2)
     assert isinstance(system, Beamtree)
     return system
 
 
 def small_budget(
-    *, epochs: float = 40.0, seed: int = 0, seconds: float | None = None, directory: Path | None = None
+    *, epochs: float, seed: int = 0, seconds: float | None = None, directory: Path | None = None
 ) -> Budget:
     """Budget for small logs; beams of two."""
     encoder = {"width": 16, "layers": 1, "heads": 1, "dropout": 0.0, "epochs": 12, "learning_rate": 0.02}

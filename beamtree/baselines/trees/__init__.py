@@ -1,1 +1,1 @@
-"""Systems that search a tree by beam: those the method is compared with, its published variants, and the default."""
+"""Systems that search a tree by beam: those the method is compared with, and its published variants."""

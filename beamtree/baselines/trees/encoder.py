@@ -4,7 +4,6 @@ import time
 from functools import partial
 from itertools import pairwise
 
-from beamtree.baselines.protocol import Budget
 from beamtree.baselines.trees.run import TreeRun
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
@@ -12,22 +11,31 @@ from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.fitting.estimator import train_estimator
 from beamtree.model.sequence_encoder import SasRec
+from beamtree.storage import replace_text
 from beamtree.training.events import Event, StepDone
 
 STEPS_TIMED = 8
 """Steps that are taken, and thrown away, to see how many fit into the time; the fastest counts."""
 ENCODER_SHARE = 0.4
 """Of the time that there is, what the steps of an encoder are planned to take beside a tree."""
+PLANNED = "encoder-positions.txt"
 
 
 def train_encoder(run: TreeRun) -> SasRec:
     """SASRec with the comparison's settings, as far as `ENCODER_SHARE` of the time that is left allows.
 
-    Found again in the budget's directory where it was trained before.
+    Found again in the budget's directory where it was trained before; how many positions fitted into the time then is
+    kept in the run's folder.
     """
     config, budget = run.config, run.budget
-    if run.seconds_left is not None:
+    kept = None if run.directory is None else run.directory / PLANNED
+    if kept is not None and kept.is_file():
+        config = _with_positions(config, int(kept.read_text(encoding="utf-8")))
+    elif run.seconds_left is not None:
         config = with_positions_for(run.dataset, run.split, config=config, seconds=ENCODER_SHARE * run.seconds_left)
+        if kept is not None and config.estimator.most_positions is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(kept, f"{config.estimator.most_positions}\n")
     return train_estimator(
         run.dataset,
         run.split,
@@ -57,14 +65,9 @@ def with_positions_for(dataset: Dataset, split: Split, *, config: Config, second
     positions = round(seconds / step * config.estimator.batch_positions_of(len(dataset.items)))
     most = config.estimator.most_positions
     fewer = positions if most is None else min(positions, most)
-    return config.model_copy(
-        update={"estimator": config.estimator.model_copy(update={"most_positions": max(1, fewer)})}
-    )
+    return _with_positions(config, max(1, fewer))
 
 
-def budget_for_encoder(budget: Budget, dataset: Dataset, split: Split, *, share: float) -> Config:
-    """The comparison's settings, with an encoder that takes about this share of the seconds."""
-    if budget.seconds is None:
-        return budget.config
-    left = max(0.0, budget.started + budget.seconds - time.monotonic())
-    return with_positions_for(dataset, split, config=budget.config, seconds=share * left)
+def _with_positions(config: Config, most_positions: int) -> Config:
+    estimator = config.estimator.model_copy(update={"most_positions": most_positions})
+    return config.model_copy(update={"estimator": estimator})

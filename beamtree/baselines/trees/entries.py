@@ -3,7 +3,6 @@
 from functools import partial
 
 from beamtree.baselines.registry import Entry
-from beamtree.baselines.trees.default import Beamtree
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.jtm import Jtm
 from beamtree.baselines.trees.jtr import Jtr
@@ -14,11 +13,11 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 
 
-def _never(_dataset: Dataset, _config: Config) -> bool:
-    return False
+def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
+    return "Trees under a network learn, which takes minutes: beamtree compare has them."
 
 
-_learned = partial(Entry, is_simple=_never, libraries=("torch",), extra="train", learns=True)
+_learned = partial(Entry, not_simple=_takes_minutes, libraries=("torch",), extra="train", learns=True)
 
 ENTRIES: tuple[Entry, ...] = (
     _learned(Jtr, "a tree of overlapping buckets of items under a sequence encoder"),
@@ -29,6 +28,5 @@ ENTRIES: tuple[Entry, ...] = (
     _learned(partial(Dtr, "dtr-u"), "softmax on each level of a tree, uniform negatives, as published"),
     _learned(partial(Dtr, "dtr-t"), "softmax on each level, negatives drawn down the tree, as published"),
     _learned(partial(Dtr, "dtr-t-rl"), "the same with labels that SASRec rectifies, as published"),
-    _learned(Beamtree, "beamtree with the comparison's settings"),
 )
 """Every system, fitted by `Entry.fit`; what comes back can be asked, and is an `Index` whose effort is the beam."""

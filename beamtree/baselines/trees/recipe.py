@@ -26,7 +26,7 @@ class Recipe:
     sizes: of DIN; `history_table` is each system's own. target_horizon, targets_per_history: as in the section
     `training`. warm_start: embeddings begin at a truncated SVD of the user-item matrix, and the tree clusters them.
     learning_rates: each is tried in the first round. min_round_steps: what a round has at least, unless there are only
-    two. validations: in each round.
+    two. validations, validation_users: how often in each round, and how many users at most.
     """
 
     sizes: ModelSettings = PUBLISHED_SIZES
@@ -38,6 +38,7 @@ class Recipe:
     warmup_steps: int = 200
     min_round_steps: int = 1000
     validations: int = 2
+    validation_users: int = 300
 
 
 PUBLISHED = Recipe()
@@ -70,6 +71,7 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
         "warmup_steps": recipe.warmup_steps,
         "decay": "cosine",
         "validations": recipe.validations,
+        "validation_users": min(recipe.validation_users, base.training.validation_users),
         "patience": recipe.validations + 1,
     }
     return base.model_copy(

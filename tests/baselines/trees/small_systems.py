@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from beamtree.baselines.protocol import Baseline, Budget
-from beamtree.baselines.trees.default import Beamtree
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.entries import ENTRIES
 from beamtree.baselines.trees.jtm import Jtm
@@ -33,10 +32,8 @@ def small_system(name: str, recipe: Recipe = SMALL) -> Baseline:
         return replace(system, recipe=recipe, beam_width=2)
     if isinstance(system, Dtr | Tdm | Jtm | Plt):
         return replace(system, recipe=recipe)
-    if isinstance(system, Jtr):
-        return replace(system, recipe=recipe, branching=2, max_bucket=2, negatives=3, beam_width=2)
-    assert isinstance(system, Beamtree)
-    return system
+    assert isinstance(system, Jtr)
+    return replace(system, recipe=recipe, branching=2, max_bucket=2, negatives=3, beam_width=2)
 
 
 def small_budget(

@@ -1,0 +1,129 @@
+"""How fits are divided within instances and seconds, and what is found again."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.trees.encoder import PLANNED, train_encoder, with_positions_for
+from beamtree.baselines.trees.plan import Plan, make_plan
+from beamtree.baselines.trees.recipe import PUBLISHED, WARM, Recipe, system_config
+from beamtree.baselines.trees.run import TreeRun, part_of
+from beamtree.data.dataset import Dataset
+from beamtree.training.gradients import Gradients
+from tests.baselines.small_logs import dataset_of, whole
+from tests.baselines.trees.small_systems import SMALL, small_budget
+
+
+class SleepingLearner:
+    """Counts the batches that it is shown; a step never learns."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def gradients(self, batch: Any, *, step: int) -> Gradients:  # noqa: ARG002
+        self.batches.append(len(batch))
+        return Gradients(1.0, {})
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} is not for planning")
+
+
+@pytest.fixture
+def dataset() -> Dataset:
+    """Thirty users of eleven interactions: 300 instances."""
+    return dataset_of([list(np.random.default_rng(user).permutation(11)) for user in range(30)], num_items=11)
+
+
+def run_of(dataset: Dataset, budget: Budget, recipe: Recipe = SMALL) -> TreeRun:
+    config = system_config(budget.config, dataset, recipe=recipe, history_table="shared")
+    return TreeRun("system", dataset, whole(dataset), budget, config, recipe)
+
+
+def plan_of(run: TreeRun, *, max_rounds: int, learner: SleepingLearner | None = None) -> Plan:
+    return make_plan(run, learner or SleepingLearner(), run.instances, max_rounds=max_rounds)
+
+
+def test_rounds_share_the_instances(dataset: Dataset) -> None:
+    """300 instances for 32 epochs in batches of 32: 300 steps, of which a round has at least 100."""
+    run = run_of(dataset, small_budget(epochs=32.0))
+    assert run.max_steps == 300
+    assert plan_of(run, max_rounds=12) == Plan(rounds=3, steps=100)
+    assert plan_of(run, max_rounds=1) == Plan(rounds=1, steps=300)
+    two_rates = replace(run, recipe=replace(SMALL, learning_rates=(0.1, 0.01)))
+    assert plan_of(two_rates, max_rounds=12) == Plan(rounds=3, steps=75), "the first round is trained twice"
+    short = run_of(dataset, small_budget(epochs=1.0))
+    assert plan_of(short, max_rounds=12) == Plan(rounds=2, steps=4), "the tree is learned once at least"
+
+
+def test_nothing_is_timed_without_seconds_and_no_time_is_one_step(dataset: Dataset) -> None:
+    learner = SleepingLearner()
+    plan_of(run_of(dataset, small_budget(epochs=2.0)), max_rounds=2, learner=learner)
+    assert learner.batches == []
+    spent = replace(small_budget(epochs=2.0, seconds=0.0), started=0.0)
+    assert plan_of(run_of(dataset, spent), max_rounds=2, learner=learner) == Plan(rounds=2, steps=1)
+    assert learner.batches == [32, 32, 32]
+
+
+def test_a_part_of_a_budget() -> None:
+    budget = small_budget(epochs=8.0)
+    half = part_of(budget, 0.5)
+    assert half.config.training.epochs == 4.0
+    most = budget.config.training.most_instances
+    assert most is not None
+    assert half.config.training.most_instances == most // 2
+    assert half.seconds is None
+    timed = part_of(replace(budget, seconds=1e6), 0.5)
+    assert timed.seconds == pytest.approx(5e5, rel=1e-3)
+
+
+def test_published_sizes_are_the_papers(dataset: Dataset) -> None:
+    config = run_of(dataset, small_budget(epochs=1.0), PUBLISHED).config
+    model, training = config.model, config.training
+    assert (model.embedding_dim, model.layers, model.attention_hidden) == (24, (128, 64, 24), 36)
+    assert (model.history_length, len(model.windows), model.parts) == (69, 10, ("attention",))
+    assert (training.batch_size, training.negatives, training.targets_per_history) == (100, 70, 1)
+    assert model.first_vectors == "random"
+    assert config.tree.order == "clustering", "this log has no categories"
+    assert run_of(dataset, small_budget(epochs=1.0), WARM).config.model.first_vectors == "cooccurrence"
+
+
+def test_other_settings_and_budgets_have_another_folder(dataset: Dataset, tmp_path: Path) -> None:
+    budget = small_budget(epochs=2.0, directory=tmp_path)
+    run = run_of(dataset, budget)
+    others = [
+        run_of(dataset, replace(budget, seconds=9.0)),
+        run_of(dataset, small_budget(epochs=2.0, seed=1, directory=tmp_path)),
+        replace(run, recipe=replace(SMALL, learning_rates=(0.5,))),
+        replace(run, name="another"),
+    ]
+    folders = [each.directory for each in (run, *others)]
+    assert len(set(folders)) == len(folders)
+    assert run_of(dataset, budget).directory == run.directory
+    assert run_of(dataset, small_budget(epochs=2.0)).directory is None
+
+
+def test_an_encoder_learns_from_what_fits_into_the_time(dataset: Dataset) -> None:
+    config = run_of(dataset, small_budget(epochs=2.0)).config
+    config = config.model_copy(update={"estimator": config.estimator.model_copy(update={"batch_positions": 20})})
+    planned = with_positions_for(dataset, whole(dataset), config=config, seconds=0.0)
+    assert planned.estimator.most_positions == 1
+    plenty = with_positions_for(dataset, whole(dataset), config=config, seconds=1e9)
+    assert plenty.estimator.most_positions == config.estimator.most_positions, "never more than the settings allow"
+
+
+def test_a_second_start_has_the_encoder_of_the_first(dataset: Dataset, tmp_path: Path) -> None:
+    budget = small_budget(epochs=2.0, seconds=60.0, directory=tmp_path)
+    estimator = budget.config.estimator.model_copy(update={"batch_positions": 20, "epochs": 2})
+    budget = replace(budget, config=budget.config.model_copy(update={"estimator": estimator}))
+    run = run_of(dataset, budget)
+    first = train_encoder(run).item_vectors()
+    assert run.directory is not None
+    assert int((run.directory / PLANNED).read_text()) > 0
+    steps: list[object] = []
+    again = run_of(dataset, replace(budget, listen=steps.append))
+    np.testing.assert_array_equal(train_encoder(again).item_vectors(), first)
+    assert steps == []

@@ -14,10 +14,10 @@ from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
+from beamtree.model.item_softmax import item_softmax_loss, look_up
 from beamtree.model.packing import Packing, attend
 from beamtree.model.proposal import Proposal
-from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
-from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
+from beamtree.types import Float32Array, Int32Array, Int64Array
 
 HISTORIES_AT_A_TIME = 512
 """Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
@@ -156,35 +156,21 @@ class SasRec(nn.Module):
         dropout = keep
         if self.training and self.dropout > 0.0:
             dropout = partial(drop_out, share=self.dropout, generator=generator)
-        if self.negatives is None:
-            read, labels = self._moved(inputs, targets)
-            vectors = self.encoder.packed(_look_up(read, self.items), packing=packing, dropout=dropout)
-            left_out = None if seen_count else packing.latest(read)
-            return softmax_loss(vectors, self.items, labels, left_out=left_out) / len(labels)
-        drawn, stand_for = proposal.draw(self.negatives, generator=generator)
-        # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
-        met, places = _renumbered(inputs, targets, drawn.numpy(), count=len(self.items))
-        rows, read, labels, sample = self._moved(met, *places)
-        items = functional.embedding(rows, self.items, sparse=True)
-        vectors = self.encoder.packed(_look_up(read, items), packing=packing, dropout=dropout)
-        total = sampled_softmax_loss(
-            vectors,
-            items,
-            labels,
-            sample=sample,
-            stand_for=stand_for.to(self.items.device),
-            left_out=None if seen_count else packing.latest(read),
+        return item_softmax_loss(
+            self.items,
+            inputs,
+            targets,
+            encode=partial(self.encoder.packed, packing=packing, dropout=dropout),
+            left_out=None if seen_count else packing.latest,
+            negatives=self.negatives,
+            proposal=proposal,
+            generator=generator,
         )
-        return total / len(labels)
 
     @property
     def sparse_tables(self) -> tuple[str, ...]:
         """Names of the parameters of whose rows a loss reads only those that it meets."""
         return () if self.negatives is None else ("items",)
-
-    def _moved(self, *arrays: AnyArray) -> list[Tensor]:
-        """Whole numbers on the model's device."""
-        return [torch.from_numpy(array).to(self.items.device, torch.int64) for array in arrays]
 
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
@@ -212,7 +198,7 @@ class SasRec(nn.Module):
                 latest = np.ascontiguousarray(histories[rows, -self.history_length :])
                 part = torch.from_numpy(latest).to(self.items.device, torch.int64)
                 # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
-                yield rows, self.encoder.expectation(_look_up(part, self.items), present=part >= 0)
+                yield rows, self.encoder.expectation(look_up(part, self.items), present=part >= 0)
         finally:
             self.train(was_training)
 
@@ -220,24 +206,6 @@ class SasRec(nn.Module):
         """The items' own embeddings (items, width)."""
         result: Float32Array = self.items.detach().cpu().numpy()
         return result
-
-
-def _look_up(histories: Tensor, items: Tensor) -> Tensor:
-    """Vectors (rows, positions, width) of items (rows, positions); that of -1 means nothing."""
-    # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
-    return functional.embedding(histories.clamp(min=0), items)
-
-
-def _renumbered(*parts: AnyArray, count: int) -> tuple[Int64Array, list[Int32Array]]:
-    """The distinct of `count` items in all parts, ascending, and the parts with their places among these; -1 stays."""
-    is_met = np.zeros(count + 1, dtype=np.bool_)  # the last one is where -1 goes
-    for part in parts:
-        is_met[part] = True
-    met = np.flatnonzero(is_met[:-1])
-    places = np.empty(count + 1, dtype=np.int32)
-    places[met] = np.arange(len(met))
-    places[-1] = NOTHING
-    return met, [places[part] for part in parts]
 
 
 class _Block(nn.Module):

@@ -1,0 +1,74 @@
+"""Learning item vectors and an encoder of histories together: the targets are told from all items, or from a sample."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from beamtree.model.proposal import Proposal
+from beamtree.model.softmax_loss import sampled_softmax_loss, softmax_loss
+from beamtree.types import NOTHING, AnyArray, Int32Array, Int64Array
+
+
+def item_softmax_loss(
+    items: Tensor,
+    inputs: Int32Array,
+    targets: Int32Array,
+    *,
+    encode: Callable[[Tensor], Tensor],
+    negatives: int | None,
+    proposal: Proposal,
+    generator: torch.Generator,
+    left_out: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Mean cross-entropy of the targets over all items, or over a sample of so many draws.
+
+    items: (items, width), read by rows where a sample is drawn; inputs: history items of any shape, -1 = none; targets:
+    (rows, targets), which share the row evenly, -1 = none, except the first. encode: from vectors (*inputs, width) to
+    what is expected (rows, width). left_out: from the inputs to items (rows, some) that a row does not compete with.
+    proposal: where a sample is drawn from; generator: on the device of the items.
+    """
+    if negatives is None:
+        read, labels = _moved(inputs, targets, device=items.device)
+        vectors = encode(look_up(read, items))
+        return softmax_loss(vectors, items, labels, left_out=None if left_out is None else left_out(read)) / len(labels)
+    drawn, stand_for = proposal.draw(negatives, generator=generator)
+    # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
+    met, places = _renumbered(inputs, targets, drawn.numpy(), count=len(items))
+    rows, read, labels, sample = _moved(met, *places, device=items.device)
+    known = functional.embedding(rows, items, sparse=True)
+    vectors = encode(look_up(read, known))
+    total = sampled_softmax_loss(
+        vectors,
+        known,
+        labels,
+        sample=sample,
+        stand_for=stand_for.to(items.device),
+        left_out=None if left_out is None else left_out(read),
+    )
+    return total / len(labels)
+
+
+def look_up(histories: Tensor, items: Tensor) -> Tensor:
+    """Vectors (*histories, width) of items; that of -1 means nothing."""
+    # Unlike indexing, embedding adds the gradients of repeated items in a fixed order.
+    return functional.embedding(histories.clamp(min=0), items)
+
+
+def _moved(*arrays: AnyArray, device: torch.device) -> list[Tensor]:
+    """Whole numbers on a device."""
+    return [torch.from_numpy(array).to(device, torch.int64) for array in arrays]
+
+
+def _renumbered(*parts: AnyArray, count: int) -> tuple[Int64Array, list[Int32Array]]:
+    """The distinct of `count` items in all parts, ascending, and the parts with their places among these; -1 stays."""
+    is_met = np.zeros(count + 1, dtype=np.bool_)  # the last one is where -1 goes
+    for part in parts:
+        is_met[part] = True
+    met = np.flatnonzero(is_met[:-1])
+    places = np.empty(count + 1, dtype=np.int32)
+    places[met] = np.arange(len(met))
+    places[-1] = NOTHING
+    return met, [places[part] for part in parts]

@@ -86,8 +86,8 @@ class Trainer:
     name: what is trained, in events, messages and checkpoints.
     validate: metrics, on the validation users, of what was learned by then; None trains to the end and keeps the last
     weights.
-    plan: None keeps no checkpoints. should_stop: asked after every step; a yes interrupts. is_over: asked after every
-    step; a yes ends the training there, with a last validation: time is up.
+    plan: None keeps no checkpoints. should_stop: asked after every step. max_seconds: training that has taken so long,
+    over all starts, ends with the step at hand, which is validated; None = it may take as long as it takes.
     """
 
     name: str
@@ -98,8 +98,8 @@ class Trainer:
     plan: CheckpointPlan | None
     listen: Listener
     should_stop: Callable[[], bool] = lambda: False
-    is_over: Callable[[], bool] = lambda: False
     clock: Callable[[], float] = time.monotonic
+    max_seconds: float | None = None
 
     def run(self, *, seconds_before: float = 0.0) -> Progress:
         """Train, and leave the best weights in the learner.
@@ -112,9 +112,9 @@ class Trainer:
         order, total_steps = schedule.order, schedule.total_steps
         progress, best = self._begin(seconds_before)
         counted_at = saved_at = self.clock()
-        is_over = False
 
-        while progress.step < total_steps and progress.validations_since_best < schedule.patience and not is_over:
+        is_spent = progress.step > 0 and self.max_seconds is not None and progress.seconds >= self.max_seconds
+        while progress.step < total_steps and progress.validations_since_best < schedule.patience and not is_spent:
             step = progress.step
             numbers, rate = order.instances_of(step), schedule.learning_rate(step)
             batch = self.instances.batch(numbers, epoch=step // order.steps_per_epoch)
@@ -124,8 +124,9 @@ class Trainer:
             progress.step += 1
             self.listen(StepDone(self.name, progress.step, total_steps, len(numbers), loss, rate))
 
-            is_over = self.is_over()
-            is_validation = is_over or progress.step in schedule.validation_steps
+            if self.max_seconds is not None:
+                is_spent = progress.seconds + self.clock() - counted_at >= self.max_seconds
+            is_validation = is_spent or progress.step in schedule.validation_steps
             if is_validation and self.validate is not None:
                 metrics = dict(self.validate())
                 best = self._compare(progress, metrics, best=best)
@@ -141,7 +142,7 @@ class Trainer:
                 raise InterruptedTraining(self._interrupted(progress.step))
 
         progress.seconds += self.clock() - counted_at
-        if progress.step < total_steps:
+        if progress.step < total_steps and progress.validations_since_best >= schedule.patience:
             self.listen(StoppedEarly(self.name, progress.step, progress.best_step))
         if progress.best_score is not None:
             learner.load_model_arrays(best)

@@ -87,6 +87,7 @@ def run(
     over_after: int | None = None,
     events: list[Event] | None = None,
     clock: Iterator[float] | None = None,
+    max_seconds: float | None = None,
 ) -> Progress:
     """Train on the ring, unless told otherwise.
 
@@ -104,6 +105,7 @@ def run(
         should_stop=(lambda: False) if stop_after is None else (lambda: next(asked) >= stop_after),
         is_over=(lambda: False) if over_after is None else (lambda: next(timed) >= over_after),
         clock=(lambda: 0.0) if clock is None else (lambda: next(clock)),
+        max_seconds=max_seconds,
     ).run()
 
 
@@ -438,3 +440,22 @@ def test_a_checkpoint_of_other_settings_data_or_learner_is_refused(tmp_path: Pat
     often = training_settings(checkpoint_minutes=0.0)
     progress = run(CountingLearner(), settings=often, plan=plan_for(tmp_path, often, resume=True))
     assert progress.step == STEPS, "how often checkpoints are written may change"
+
+
+def test_it_ends_when_its_seconds_have_passed_and_validates_what_it_has_by_then(tmp_path: Path) -> None:
+    """The clock is asked twice a step, and says another second each time."""
+    learner, events, seconds = CountingLearner(), list[Event](), (float(second) for second in count())
+    validate = scores_by_step({3: 0.3, 5: 0.4})
+    plan = plan_for(tmp_path, training_settings(), resume=True)
+    progress = run(learner, validate=validate, plan=plan, events=events, clock=seconds, max_seconds=10.0)
+    assert (progress.step, progress.best_step, learner.steps[0]) == (5, 5, 5)
+    assert progress.seconds >= 10.0
+    assert not any(isinstance(event, StoppedEarly) for event in events), "validation did not stop it"
+    again = CountingLearner()
+    assert run(again, validate=validate, plan=plan, max_seconds=10.0).step == 5, "seconds of all starts count"
+    assert again.steps[0] == 5
+
+
+def test_a_limit_that_has_passed_before_leaves_one_step() -> None:
+    learner = CountingLearner()
+    assert run(learner, max_seconds=0.0).step == 1

@@ -6,17 +6,17 @@ Runs that need the same one at the same time train it once: the later one waits.
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from torch import nn
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import HeldOut, Split
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.checkpoint import (
     FORMAT_VERSION,
     Checkpoint,
@@ -45,9 +45,9 @@ class EstimatorStore:
     key: str
 
     @classmethod
-    def at(cls, directory: Path, key: str) -> Self:
-        """The place of the estimator with this key."""
-        return cls(directory / f"sasrec-{key[:16]}", directory / f"sasrec-{key[:16]}.unfinished", key)
+    def at(cls, directory: Path, key: str, *, name: str = "sasrec") -> Self:
+        """The place of the estimator with this key; name: what its folders begin with."""
+        return cls(directory / f"{name}-{key[:16]}", directory / f"{name}-{key[:16]}.unfinished", key)
 
     @property
     def identity(self) -> Identity:
@@ -70,7 +70,7 @@ class EstimatorStore:
         with exclusive(lock, on_wait=on_wait, should_stop=should_stop):
             yield
 
-    def load(self, estimator: SasRec) -> float | None:
+    def load(self, estimator: nn.Module) -> float | None:
         """Fill in the weights of the finished estimator; the seconds that it took to train, None if there is none."""
         kept = load_checkpoint(self.finished, kind=KIND, identity=self.identity)
         if kept is None:
@@ -78,7 +78,7 @@ class EstimatorStore:
         load_module_arrays(estimator, kept.group("model"))
         return float(kept.progress["seconds"])
 
-    def save(self, estimator: SasRec, *, seconds: float) -> None:
+    def save(self, estimator: nn.Module, *, seconds: float) -> None:
         """Keep a finished estimator, and forget how it came about."""
         kept = Checkpoint({"seconds": seconds}, {"model": module_arrays(estimator)})
         save_checkpoint(self.finished, kept, kind=KIND, identity=self.identity)
@@ -87,13 +87,19 @@ class EstimatorStore:
 
 def estimator_key(settings: EstimatorSettings, *, split: Split, validation_users: HeldOut, **rest: Any) -> str:
     """A name for what decides an estimator: settings, training spans, the users it is validated on, and the rest."""
+    described = settings.model_dump(mode="json", exclude={"seed"})
+    return learning_key(described, split=split, validation_users=validation_users, **rest)
+
+
+def learning_key(settings: Mapping[str, Any], *, split: Split, validation_users: HeldOut, **rest: Any) -> str:
+    """The same for a network with settings of its own, as JSON."""
     spans = hashlib.sha256()
     for part in (split.train, validation_users):
         for field in fields(part):
             spans.update(np.ascontiguousarray(getattr(part, field.name)).tobytes())
     described = {
         "versions": [FORMAT_VERSION, LEARNING_VERSION],
-        "settings": settings.model_dump(mode="json", exclude={"seed"}),
+        "settings": settings,
         "spans": spans.hexdigest(),
         "first_target": split.first_target,
         **rest,

@@ -1,0 +1,57 @@
+"""The neural systems of the comparison, by name: each as published, and with the options that our own models have."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Literal
+
+from beamtree.baselines.protocol import Budget
+from beamtree.baselines.registry import Entry
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.evaluation.answers import ScoredItems
+
+Variant = Literal["tuned", "published"]
+
+
+@dataclass
+class NeuralBaseline:
+    """A network whose module, and torch with it, is imported when it is fitted.
+
+    module: has `train` and the settings `tuned` and `published`.
+    """
+
+    name: str
+    module: str
+    variant: Variant
+
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
+        """As `Baseline.fit`; found again in the budget's directory where it was learned before."""
+        module = import_module(f"beamtree.baselines.neural.{self.module}")
+        settings = getattr(module, self.variant)
+        answers: ScoredItems = module.train(settings, dataset, split, budget=budget).answers()
+        return answers
+
+
+def _never(_dataset: Dataset, _config: Config) -> bool:
+    return False
+
+
+def _entries(name: str, module: str, description: str, *libraries: str) -> tuple[Entry, Entry]:
+    extra = "train" if not libraries else "train,baselines"
+    tuned, published = NeuralBaseline(name, module, "tuned"), NeuralBaseline(f"{name}-published", module, "published")
+    needed = ("torch", *libraries)
+    return (
+        Entry(lambda: tuned, description, _never, needed, extra=extra, learns=True),
+        Entry(lambda: published, f"{description}, as published", _never, needed, extra=extra, learns=True),
+    )
+
+
+ENTRIES: tuple[Entry, ...] = (
+    *_entries("din", "din", "an attention network that scores each item for the history"),
+    *_entries("youtube-dnn", "youtube_dnn", "a perceptron over the mean of the history"),
+    *_entries("gru4rec", "gru4rec", "gated recurrent layers over the history"),
+    *_entries("fmlp-rec", "fmlp_rec", "learnable filters over the frequencies of the history"),
+    *_entries("lightgcn", "light_gcn", "vectors smoothed over the graph of users and items", "torch_geometric"),
+)
+"""In the order of tables."""

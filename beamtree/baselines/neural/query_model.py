@@ -1,0 +1,241 @@
+"""Networks that make one vector of a history: an item's score is its inner product with the item's own vector.
+
+What they share: item vectors, which are read as history and as candidates, a full or a sampled softmax over the
+targets, and how histories are read. A causal encoder learns from every position of a window at once; any other one
+reads a history for each target.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from beamtree.baselines.neural.learning import learn
+from beamtree.baselines.neural.recipe import Recipe
+from beamtree.baselines.neural.task import Task, parts_of, warm_start_of
+from beamtree.baselines.popularity import popular_items
+from beamtree.baselines.protocol import Budget
+from beamtree.config import EstimatorSettings
+from beamtree.data.dataset import Dataset
+from beamtree.data.requests import Requests
+from beamtree.data.split import Split
+from beamtree.evaluation.answers import ScoredItems, ScoresHistories
+from beamtree.fitting.computation import learning_device
+from beamtree.model.item_softmax import item_softmax_loss, look_up
+from beamtree.model.proposal import Proposal
+from beamtree.model.sequence_encoder import HISTORIES_AT_A_TIME, Dropout, drop_out, initialise, keep
+from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.module_learner import BatchPart
+from beamtree.training.randomness import torch_generator
+from beamtree.training.trainer import Instances
+from beamtree.training.windows import TrainingWindows, WindowBatch
+from beamtree.types import Float32Array, Int32Array, Int64Array
+
+
+class Encoder(nn.Module):
+    """What makes a vector of a history."""
+
+    def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
+        """(rows, width) from vectors (rows, positions, width), oldest first; present: (rows, positions), False for
+        padding, which stands in front."""
+        raise NotImplementedError
+
+
+class CausalEncoder(Encoder):
+    """One that says at every position of a sequence what comes next."""
+
+    def encode_everywhere(self, vectors: Tensor, *, lengths: Int64Array, dropout: Dropout) -> Tensor:
+        """(positions, width) from vectors (positions, width) of sequences laid end to end; lengths: (sequences,)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuerySettings:
+    """What all these networks have; each adds sizes of its own.
+
+    width: of an item's vector; negatives: as estimator.negatives; dropout: share, while training.
+    """
+
+    name: str
+    recipe: Recipe
+    width: int
+    negatives: int | Literal["auto"]
+    dropout: float = 0.0
+
+    def negatives_of(self, num_items: int) -> int | None:
+        """Sampled-softmax negatives per step; None: all items are scored."""
+        return EstimatorSettings(negatives=self.negatives).negatives_of(num_items)
+
+
+class QueryModel(nn.Module):
+    """Item vectors and an encoder; an `InnerProductEstimator`."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        settings: QuerySettings,
+        *,
+        num_items: int,
+        history_length: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.history_length = history_length
+        self.items = nn.Parameter(torch.empty(num_items, settings.width))
+        self.encoder = encoder
+        self.negatives = settings.negatives_of(num_items)
+        self._dropout_share = settings.dropout
+        initialise(self, generator)
+
+    def dropout(self, generator: torch.Generator) -> Dropout:
+        """While training."""
+        share = self._dropout_share
+        return partial(drop_out, share=share, generator=generator) if self.training and share > 0.0 else keep
+
+    @torch.no_grad()
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """(histories, items) for histories (histories, positions), oldest first, -1 in front."""
+        return self.expectations(histories) @ self.item_vectors().T
+
+    @torch.no_grad()
+    def expectations(self, histories: Int32Array) -> Float32Array:
+        """The vectors (histories, width) of histories as in `scores`."""
+        found = np.empty((len(histories), self.items.shape[1]), dtype=np.float32)
+        for first in range(0, len(histories), HISTORIES_AT_A_TIME):
+            rows = slice(first, first + HISTORIES_AT_A_TIME)
+            latest = np.ascontiguousarray(histories[rows, -self.history_length :])
+            read = torch.from_numpy(latest).to(self.items.device, torch.int64)
+            encoded = self.encoder.encode(look_up(read, self.items), present=read >= 0, dropout=keep)
+            found[rows] = encoded.cpu().numpy()
+        return found
+
+    def item_vectors(self) -> Float32Array:
+        """(items, width)."""
+        vectors: Float32Array = self.items.detach().cpu().numpy()
+        return vectors
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a network reads the training spans.
+
+    instances: from a dataset, a split, the length of a history and the recipe's horizon; counts: how often each item is
+    a target of them; loss: of a model on one of their batches; divide: a batch into so many parts.
+    """
+
+    instances: Callable[..., Instances]
+    counts: Callable[[Any, int], Int64Array]
+    loss: Callable[[QueryModel, Any, Proposal, torch.Generator], Tensor]
+    divide: Callable[[Any, torch.device], Sequence[BatchPart]]
+
+
+def learn_queries(
+    settings: QuerySettings,
+    make_encoder: Callable[[int], Encoder],
+    reading: Reading,
+    dataset: Dataset,
+    split: Split,
+    *,
+    budget: Budget,
+) -> Task[QueryModel]:
+    """A model with its encoder learned, or found; make_encoder: from the length of the histories that are read."""
+    recipe, config, num_items = settings.recipe, budget.config, len(dataset.items)
+    device, length = learning_device(config), recipe.read_length(config)
+    instances = reading.instances(dataset, split, length=length, horizon=recipe.horizon(seed=budget.seed))
+    proposal = Proposal.half_by_frequency(reading.counts(instances, num_items))
+    warm_start = warm_start_of(recipe, dataset, split, seed=budget.seed)
+
+    def make() -> Task[QueryModel]:
+        generator = torch_generator(budget.seed, "weights", device=torch.device("cpu"))
+        encoder = make_encoder(length)
+        model = QueryModel(encoder, settings, num_items=num_items, history_length=length, generator=generator)
+        model.to(device)
+        return Task(
+            model,
+            instances,
+            loss=lambda model, batch, generator: reading.loss(model, batch, proposal, generator),
+            answers=lambda: answers_of(model, dataset, split),
+            warm_start=(lambda: None) if warm_start is None else lambda: warm_start(model.items),
+            tables=() if model.negatives is None else ("items",),
+            divide=lambda batch: reading.divide(batch, device),
+        )
+
+    return learn(settings, make, dataset, split, budget=budget)
+
+
+def answers_of(model: ScoresHistories, dataset: Dataset, split: Split) -> ScoredItems:
+    """Answers of a model; popular items where the history is empty."""
+    counts = popular_items(dataset, split).counts.astype(np.float32)
+
+    def score(requests: Requests) -> Float32Array:
+        scores = model.scores(requests.histories.latest(model.history_length))
+        scores[requests.histories.lengths == 0] = counts
+        return scores
+
+    return ScoredItems(score, num_items=len(dataset.items))
+
+
+def _prefix_instances(dataset: Dataset, split: Split, **reading: Any) -> TrainingInstances:
+    return TrainingInstances(dataset.sequences, split.train, split.first_target, horizon=reading["horizon"])
+
+
+def _prefix_counts(instances: TrainingInstances, num_items: int) -> Int64Array:
+    return np.bincount(instances.targets(), minlength=num_items)
+
+
+def _prefix_loss(model: QueryModel, batch: Batch, proposal: Proposal, generator: torch.Generator) -> Tensor:
+    histories = batch.histories.latest(model.history_length)
+    present = torch.from_numpy(histories >= 0).to(model.items.device)
+    return item_softmax_loss(
+        model.items,
+        histories,
+        batch.targets,
+        encode=partial(model.encoder.encode, present=present, dropout=model.dropout(generator)),
+        negatives=model.negatives,
+        proposal=proposal,
+        generator=generator,
+    )
+
+
+def divide_rows(batch: Batch, device: torch.device) -> list[BatchPart]:
+    """A batch of histories in parts of nearly one size."""
+    parts = parts_of(len(batch), device=device)
+    found = []
+    for number in range(parts):
+        rows = np.arange(number, len(batch), parts)
+        part = Batch(batch.histories.take(rows), batch.targets[rows])
+        found.append(BatchPart(part, len(rows) / len(batch)))
+    return found
+
+
+def _window_instances(dataset: Dataset, split: Split, **reading: Any) -> TrainingWindows:
+    return TrainingWindows.cut(dataset.sequences, split, **reading)
+
+
+def _window_loss(model: QueryModel, batch: WindowBatch, proposal: Proposal, generator: torch.Generator) -> Tensor:
+    assert isinstance(model.encoder, CausalEncoder)
+    return item_softmax_loss(
+        model.items,
+        batch.inputs,
+        batch.targets,
+        encode=partial(model.encoder.encode_everywhere, lengths=batch.lengths, dropout=model.dropout(generator)),
+        negatives=model.negatives,
+        proposal=proposal,
+        generator=generator,
+    )
+
+
+def _divide_windows(batch: WindowBatch, device: torch.device) -> list[BatchPart]:
+    parts = batch.divided(parts_of(len(batch.inputs), device=device))
+    return [BatchPart(part, len(part.inputs) / len(batch.inputs)) for part in parts]
+
+
+EACH_HISTORY = Reading(_prefix_instances, _prefix_counts, _prefix_loss, divide_rows)
+"""A history for each target."""
+
+EVERY_POSITION = Reading(_window_instances, TrainingWindows.counts, _window_loss, _divide_windows)
+"""Windows of the training spans, with targets after every position; for a causal encoder."""

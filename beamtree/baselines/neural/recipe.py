@@ -1,0 +1,86 @@
+"""How a network learns, whatever it is made of: as published, and with all that our own models have."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from beamtree.config import Config
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.schedule import Decay
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network learns.
+
+    history_length: latest items that are read; None = as many as estimator.history_length says.
+    targets: so many interactions after a history are its targets, all at once; 1 = the very next.
+    embedding_init: item vectors start at random, or from a truncated SVD of the user-item matrix.
+    learning_rates: peaks to choose from by short trials, judged on validation users; the first one without these.
+    batch_size: instances per step. epochs: at most so many; a budget of seconds may end the training before.
+    validations: evenly spread, patience: so many in a row without a better one end the training.
+    """
+
+    history_length: int | None
+    targets: int
+    embedding_init: Literal["random", "svd"]
+    learning_rates: tuple[float, ...]
+    decay: Decay
+    batch_size: int
+    epochs: float
+    validations: int = 20
+    patience: int = 4
+
+    def read_length(self, config: Config) -> int:
+        """Latest items that are read under these settings."""
+        return config.estimator.decided_history_length if self.history_length is None else self.history_length
+
+    def horizon(self, *, seed: int) -> TargetHorizon:
+        """Which interactions are targets."""
+        return TargetHorizon(self.targets, each=self.targets, seed=seed)
+
+
+AS_PUBLISHED = Recipe(
+    history_length=69,
+    targets=1,
+    embedding_init="random",
+    learning_rates=(1e-3,),
+    decay="exponential",
+    batch_size=100,
+    epochs=20.0,
+)
+"""The settings that the DTR paper gives for all systems; number of epochs and early stopping are left open there."""
+
+TUNED = Recipe(
+    history_length=None,
+    targets=10,
+    embedding_init="svd",
+    learning_rates=(3e-3, 1e-2, 1e-3),
+    decay="cosine",
+    batch_size=256,
+    epochs=20.0,
+)
+"""The options that our own models have."""
+
+
+class NetworkSettings(Protocol):
+    """Frozen settings of one system: its name, how it learns, and sizes of its own; a dataclass."""
+
+    @property
+    def name(self) -> str:
+        """As in the registry."""
+        ...
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it learns."""
+        ...
+
+
+def described(settings: NetworkSettings) -> dict[str, Any]:
+    """Settings as JSON; a function by its name."""
+    return {name: _as_json(value) for name, value in asdict(settings).items()}  # type: ignore[call-overload]
+
+
+def _as_json(value: Any) -> Any:
+    return value.__name__ if isinstance(value, Callable) else value  # type: ignore[arg-type]

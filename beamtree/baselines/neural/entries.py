@@ -9,7 +9,7 @@ from beamtree.baselines.registry import Entry
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.evaluation.answers import ScoredItems
+from beamtree.evaluation.answers import Answers
 
 Variant = Literal["tuned", "published"]
 
@@ -25,11 +25,11 @@ class NeuralBaseline:
     module: str
     variant: Variant
 
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> Answers:
         """As `Baseline.fit`; found again in the budget's directory where it was learned before."""
         module = import_module(f"beamtree.baselines.neural.{self.module}")
         settings = getattr(module, self.variant)
-        answers: ScoredItems = module.train(settings, dataset, split, budget=budget).answers()
+        answers: Answers = module.train(settings, dataset, split, budget=budget).answers()
         return answers
 
 

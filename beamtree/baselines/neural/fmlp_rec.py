@@ -48,8 +48,8 @@ class FilterEncoder(Encoder):
     def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
         """As `Encoder.encode`."""
         hidden = dropout(self.norm(vectors * present.unsqueeze(-1) + self.places))
-        for block in self.blocks:
-            hidden = block(hidden, dropout=dropout)
+        for number, block in enumerate(self.blocks, start=1):
+            hidden = block(hidden, last=1 if number == len(self.blocks) else hidden.shape[1], dropout=dropout)
         return hidden[:, -1]
 
 
@@ -64,11 +64,11 @@ class _FilterBlock(nn.Module):
         self.narrow = nn.Linear(hidden, width)
         self.network_norm = nn.LayerNorm(width)
 
-    def forward(self, hidden: Tensor, *, dropout: Dropout) -> Tensor:
-        """(rows, positions, width) from the same."""
+    def forward(self, hidden: Tensor, *, last: int, dropout: Dropout) -> Tensor:
+        """The `last` positions (rows, last, width) from all (rows, positions, width)."""
         frequencies = torch.fft.rfft(hidden, dim=1, norm="ortho") * torch.complex(*self.filter)
         filtered = torch.fft.irfft(frequencies, n=hidden.shape[1], dim=1, norm="ortho")
-        hidden = self.filter_norm(hidden + dropout(filtered))
+        hidden = self.filter_norm(hidden[:, -last:] + dropout(filtered[:, -last:]))
         mixed: Tensor = self.network_norm(hidden + dropout(self.narrow(functional.gelu(self.widen(hidden)))))
         return mixed
 

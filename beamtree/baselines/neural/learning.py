@@ -1,6 +1,7 @@
 """Learning a network for the comparison: trials of learning rates, then the training, kept for the next time."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,13 +19,24 @@ from beamtree.data.split import HeldOut, Split
 from beamtree.errors import DivergedError
 from beamtree.evaluation.protocol import describe_protocol, evaluate
 from beamtree.fitting.validation import sample_users
-from beamtree.training.checkpoint import Checkpoint, Identity, has_checkpoint, load_checkpoint, save_checkpoint
+from beamtree.training.checkpoint import (
+    Arrays,
+    Checkpoint,
+    Identity,
+    copied,
+    has_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
 from beamtree.training.estimator_store import EstimatorStore, learning_key
 from beamtree.training.events import EstimatorAwaited
+from beamtree.training.module_arrays import load_module_arrays, module_arrays
 from beamtree.training.schedule import epoch_schedule
 from beamtree.training.trainer import CheckpointPlan, Trainer
 
 CUTOFFS = (20,)
+DIVERGED = -1.0
+"""The score of a trial that diverged: worse than any."""
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +85,20 @@ def learn(
 
 
 @dataclass(frozen=True)
+class _Begun:
+    """How far a training has come before it begins: its plan, the scores of the trials, the weights of the best one."""
+
+    plan: Plan
+    scores: tuple[float, ...] = ()
+    best: Arrays = field(default_factory=dict)
+
+    def with_trial(self, score: float, weights: Arrays) -> "_Begun":
+        """One trial more."""
+        is_best = score > max(self.scores, default=-math.inf)
+        return _Begun(self.plan, (*self.scores, score), weights if is_best else self.best)
+
+
+@dataclass(frozen=True)
 class _Training:
     """directory: for the checkpoints of this training and its trials, None = nowhere; users: to validate on."""
 
@@ -85,27 +111,29 @@ class _Training:
     identity: Identity = field(default_factory=lambda: Identity(""))
 
     def run(self) -> Task[Any]:
+        """The best of the training and its trials."""
         rates = self.settings.recipe.learning_rates if len(self.users) else self.settings.recipe.learning_rates[:1]
-        plan, scores = self._begin(trials=len(rates) if len(rates) > 1 else 0)
-        for rate in rates if len(rates) > 1 else ():
-            if str(rate) not in scores:
-                scores[str(rate)] = self._try(rate, plan=plan)
-                self._keep(plan, scores)
-        best = max(rates, key=lambda rate: scores.get(str(rate), 0.0))
-        task = self.make()
+        begun = self._begin(trials=len(rates) if len(rates) > 1 else 0)
+        for rate in rates[len(begun.scores) :] if len(rates) > 1 else ():
+            begun = begun.with_trial(*self._try(rate, plan=begun.plan))
+            self._keep(begun)
+        chosen = rates[int(np.argmax(begun.scores))] if begun.scores else rates[0]
+        task, plan = self.make(), begun.plan
         trainer = self._trainer(
             self.settings.name,
             task,
-            rate=best,
+            rate=chosen,
             steps=plan.steps,
             validations=plan.validations,
             seconds=plan.seconds,
         )
-        self._train(trainer, task)
+        score = self._train(trainer, task)
+        if begun.scores and score < max(begun.scores):
+            load_module_arrays(task.module, begun.best)
         return task
 
-    def _try(self, rate: float, *, plan: Plan) -> float:
-        """F@20 on validation users after a trial; -1 where it diverged."""
+    def _try(self, rate: float, *, plan: Plan) -> tuple[float, Arrays]:
+        """F@20 on validation users after a trial, and the weights; -1 where it diverged."""
         task, name = self.make(), f"{self.settings.name} with learning rate {rate:g}"
         trainer = self._trainer(
             name, task, rate=rate, steps=plan.trial_steps, validations=1, seconds=plan.trial_seconds
@@ -114,9 +142,9 @@ class _Training:
             score = self._train(trainer, task)
         except DivergedError as reason:
             log.info("%s", reason)
-            score = -1.0
+            score = DIVERGED
         log.info("%s: validation F@20 %.4f after a trial", name, score)
-        return score
+        return score, copied(module_arrays(task.module))
 
     def _train(self, trainer: Trainer, task: Task[Any]) -> float:
         """Train from where an earlier start left it; the best F@20 on validation users, 0 without any."""
@@ -136,7 +164,7 @@ class _Training:
             plan = CheckpointPlan(self.directory / name.replace(" ", "-"), self.identity, resume=True, minutes=minutes)
         return Trainer(
             name,
-            task.learner(seed=budget.seed),
+            task.make_learner(),
             task.instances,
             schedule=epoch_schedule(
                 num_instances,
@@ -161,28 +189,27 @@ class _Training:
             return None
         return lambda: evaluate(task.answers(), self.dataset, self.users, config=self.budget.config, cutoffs=CUTOFFS)
 
-    def _begin(self, *, trials: int) -> tuple[Plan, dict[str, float]]:
-        """The plan, and the scores of trials that are over, as they were kept or new."""
+    def _begin(self, *, trials: int) -> _Begun:
+        """The plan, and the trials that are over, as they were kept or new."""
         if self.directory is not None:
             kept = load_checkpoint(self.directory / "plan", kind=self._kind, identity=self.identity)
             if kept is not None:
-                return Plan(**kept.progress["plan"]), dict(kept.progress["scores"])
-        task, seconds, pace = self.make(), None, Pace(0.0, 0.0)
+                return _Begun(Plan(**kept.progress["plan"]), tuple(kept.progress["scores"]), kept.group("best"))
+        recipe, task, seconds, pace = self.settings.recipe, self.make(), None, Pace(0.0, 0.0)
         if self.budget.seconds is not None:
-            size = self.settings.recipe.batch_size
             task.warm_start()
-            pace = measure_pace(task, batch_size=size, validate=self._validation(task), budget=self.budget)
+            validate = self._validation(task)
+            pace = measure_pace(task, batch_size=recipe.batch_size, validate=validate, budget=self.budget)
             seconds = max(0.0, self.budget.seconds - (time.monotonic() - self.budget.started))
-        plan = make_plan(
-            self.settings.recipe, num_instances=len(task.instances), trials=trials, seconds=seconds, pace=pace
-        )
+        plan = make_plan(recipe, num_instances=len(task.instances), trials=trials, seconds=seconds, pace=pace)
         log.info("%s: %s", self.settings.name, plan)
-        self._keep(plan, {})
-        return plan, {}
+        begun = _Begun(plan)
+        self._keep(begun)
+        return begun
 
-    def _keep(self, plan: Plan, scores: Mapping[str, float]) -> None:
+    def _keep(self, begun: _Begun) -> None:
         if self.directory is not None:
-            kept = Checkpoint({"plan": asdict(plan), "scores": scores}, {})
+            kept = Checkpoint({"plan": asdict(begun.plan), "scores": begun.scores}, {"best": begun.best})
             save_checkpoint(self.directory / "plan", kept, kind=self._kind, identity=self.identity)
 
     @property

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from beamtree.baselines.neural.learning import learn
 from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, Recipe
-from beamtree.baselines.neural.task import Task, WarmStart, warm_start_of
+from beamtree.baselines.neural.task import Task, svd_vectors, warm_start_of
 from beamtree.baselines.popularity import popular_items
 from beamtree.baselines.protocol import Budget
 from beamtree.data.dataset import Dataset
@@ -29,7 +29,8 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems
 from beamtree.fitting.computation import learning_device
-from beamtree.model.embedding_init import NOISE
+from beamtree.model.embedding_init import NOISE, start_near
+from beamtree.training.module_learner import ModuleLearner
 from beamtree.training.randomness import torch_generator
 from beamtree.types import AnyArray, Float32Array, Int64Array
 
@@ -172,11 +173,11 @@ class LightGcn(nn.Module):
         return found
 
     @torch.no_grad()
-    def start(self, warm_start: WarmStart) -> None:
-        """Move the items to where they start; users are near 0, so that what their items pass on decides at first."""
+    def start(self, item_vectors: Float32Array) -> None:
+        """Move the items to vectors (items, width), and users near 0: at first, what their items pass on decides."""
         users, items = self.vectors.split([self.graph.num_users, self.graph.num_items])
         users.mul_(NOISE)
-        warm_start(items)
+        start_near(items, item_vectors)
 
     @torch.no_grad()
     def answers(self, dataset: Dataset, split: Split) -> ScoredItems:
@@ -223,7 +224,7 @@ def train(settings: LightGcnSettings, dataset: Dataset, split: Split, *, budget:
     recipe, num_items = settings.recipe, len(dataset.items)
     spans = Histories(dataset.sequences.items, split.train.start, split.train.end)
     graph = Graph.of(spans, num_items=num_items)
-    warm_start = warm_start_of(recipe, dataset, split, seed=budget.seed)
+    vectors = svd_vectors(dataset, split, width=settings.width, seed=budget.seed)
 
     def make() -> Task[LightGcn]:
         generator = torch_generator(budget.seed, "weights", device=torch.device("cpu"))
@@ -231,9 +232,9 @@ def train(settings: LightGcnSettings, dataset: Dataset, split: Split, *, budget:
         return Task(
             network,
             graph,
-            loss=LightGcn.loss,
+            make_learner=lambda: ModuleLearner(network, loss=LightGcn.loss, seed=budget.seed),
             answers=lambda: network.answers(dataset, split),
-            warm_start=(lambda: None) if warm_start is None else lambda: network.start(warm_start),
+            warm_start=warm_start_of(recipe, network.start, vectors),
         )
 
     return learn(settings, make, dataset, split, budget=budget)

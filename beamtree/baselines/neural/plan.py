@@ -75,7 +75,7 @@ def measure_pace(
     clock: Callable[[], float] = time.monotonic,
 ) -> Pace:
     """Of a task that is thrown away afterwards."""
-    learner = task.learner(seed=budget.seed)
+    learner = task.make_learner()
     order = whole_epochs(len(task.instances), batch_size=batch_size, seed=budget.seed)
 
     def take(step: int) -> None:

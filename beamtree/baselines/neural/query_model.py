@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from beamtree.baselines.neural.learning import learn
 from beamtree.baselines.neural.recipe import Recipe
-from beamtree.baselines.neural.task import Task, parts_of, warm_start_of
+from beamtree.baselines.neural.task import Task, parts_of, svd_vectors, warm_start_of
 from beamtree.baselines.popularity import popular_items
 from beamtree.baselines.protocol import Budget
 from beamtree.config import EstimatorSettings
@@ -25,11 +25,12 @@ from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems, ScoresHistories
 from beamtree.fitting.computation import learning_device
+from beamtree.model.embedding_init import start_near
 from beamtree.model.item_softmax import item_softmax_loss, look_up
 from beamtree.model.proposal import Proposal
 from beamtree.model.sequence_encoder import HISTORIES_AT_A_TIME, Dropout, drop_out, initialise, keep
 from beamtree.training.instances import Batch, TrainingInstances
-from beamtree.training.module_learner import BatchPart
+from beamtree.training.module_learner import BatchPart, ModuleLearner
 from beamtree.training.randomness import torch_generator
 from beamtree.training.trainer import Instances
 from beamtree.training.windows import TrainingWindows, WindowBatch
@@ -147,7 +148,7 @@ def learn_queries(
     device, length = learning_device(config), recipe.read_length(config)
     instances = reading.instances(dataset, split, length=length, horizon=recipe.horizon(seed=budget.seed))
     proposal = Proposal.half_by_frequency(reading.counts(instances, num_items))
-    warm_start = warm_start_of(recipe, dataset, split, seed=budget.seed)
+    vectors = svd_vectors(dataset, split, width=settings.width, seed=budget.seed)
 
     def make() -> Task[QueryModel]:
         generator = torch_generator(budget.seed, "weights", device=torch.device("cpu"))
@@ -157,11 +158,15 @@ def learn_queries(
         return Task(
             model,
             instances,
-            loss=lambda model, batch, generator: reading.loss(model, batch, proposal, generator),
+            make_learner=lambda: ModuleLearner(
+                model,
+                loss=lambda model, batch, generator: reading.loss(model, batch, proposal, generator),
+                seed=budget.seed,
+                tables=() if model.negatives is None else ("items",),
+                divide=lambda batch: reading.divide(batch, device),
+            ),
             answers=lambda: answers_of(model, dataset, split),
-            warm_start=(lambda: None) if warm_start is None else lambda: warm_start(model.items),
-            tables=() if model.negatives is None else ("items",),
-            divide=lambda batch: reading.divide(batch, device),
+            warm_start=warm_start_of(recipe, partial(start_near, model.items), vectors),
         )
 
     return learn(settings, make, dataset, split, budget=budget)
@@ -201,7 +206,7 @@ def _prefix_loss(model: QueryModel, batch: Batch, proposal: Proposal, generator:
     )
 
 
-def divide_rows(batch: Batch, device: torch.device) -> list[BatchPart]:
+def _divide_rows(batch: Batch, device: torch.device) -> list[BatchPart]:
     """A batch of histories in parts of nearly one size."""
     parts = parts_of(len(batch), device=device)
     found = []
@@ -234,7 +239,7 @@ def _divide_windows(batch: WindowBatch, device: torch.device) -> list[BatchPart]
     return [BatchPart(part, len(part.inputs) / len(batch.inputs)) for part in parts]
 
 
-EACH_HISTORY = Reading(_prefix_instances, _prefix_counts, _prefix_loss, divide_rows)
+EACH_HISTORY = Reading(_prefix_instances, _prefix_counts, _prefix_loss, _divide_rows)
 """A history for each target."""
 
 EVERY_POSITION = Reading(_window_instances, TrainingWindows.counts, _window_loss, _divide_windows)

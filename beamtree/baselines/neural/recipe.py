@@ -28,8 +28,8 @@ class Recipe:
     decay: Decay
     batch_size: int
     epochs: float
-    validations: int = 20
-    patience: int = 4
+    validations: int = 10
+    patience: int = 5
 
     def read_length(self, config: Config) -> int:
         """Latest items that are read under these settings."""

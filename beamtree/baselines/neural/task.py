@@ -1,22 +1,22 @@
-"""What a system hands over to be learned: a fresh network, its instances, its loss, and what it then answers."""
+"""What a system hands over to be learned: a fresh network, its instances, its learner, and what it then answers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from beamtree.baselines.neural.recipe import Recipe
 from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.evaluation.answers import ScoredItems
-from beamtree.model.embedding_init import start_near
-from beamtree.training.module_learner import BatchPart, ModuleLearner, undivided
+from beamtree.evaluation.answers import Answers
+from beamtree.training.learner import Learner
 from beamtree.training.randomness import numpy_generator
 from beamtree.training.trainer import Instances
+from beamtree.types import Float32Array
 
 ROWS_OF_A_PART = 32
 """A batch is not divided between threads into parts smaller than this."""
@@ -28,41 +28,35 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 class Task(Generic[ModuleT]):
     """A network and all that it takes to learn it.
 
-    loss, tables, divide: as for `ModuleLearner`. answers: what the network recommends as it is when this is called.
+    make_learner: of the network as it is. answers: what the network recommends as it is when this is called.
     warm_start: called before the first step of a training. max_validation_users: None = no limit.
     """
 
     module: ModuleT
     instances: Instances
-    loss: Callable[[ModuleT, Any, torch.Generator], Tensor]
-    answers: Callable[[], ScoredItems]
+    make_learner: Callable[[], Learner]
+    answers: Callable[[], Answers]
     warm_start: Callable[[], None] = lambda: None
-    tables: tuple[str, ...] = ()
-    divide: Callable[[Any], Sequence[BatchPart]] = undivided
     max_validation_users: int | None = None
 
-    def learner(self, *, seed: int) -> ModuleLearner[ModuleT]:
-        """A learner of the network as it is now."""
-        return ModuleLearner(self.module, loss=self.loss, seed=seed, tables=self.tables, divide=self.divide)
 
-
-WarmStart = Callable[[Tensor], None]
-"""Moves a table of random item vectors (items, width) to where they start."""
-
-
-def warm_start_of(recipe: Recipe, dataset: Dataset, split: Split, *, seed: int) -> WarmStart | None:
-    """The start that a recipe names, None = at random; vectors of one width are computed once."""
+def svd_vectors(dataset: Dataset, split: Split, *, width: int, seed: int) -> Callable[[], Float32Array]:
+    """A function that gives the items' unit vectors (items, width) by a truncated SVD, computed on its first call."""
 
     @cache
-    def vectors(size: int) -> Any:
+    def vectors() -> Float32Array:
         stream = numpy_generator(seed, "item vectors")
         num_items = len(dataset.items)
-        return cooccurrence_vectors(dataset.sequences, split.train, num_items=num_items, size=size, generator=stream)
+        return cooccurrence_vectors(dataset.sequences, split.train, num_items=num_items, size=width, generator=stream)
 
-    def start(table: Tensor) -> None:
-        start_near(table, vectors(table.shape[1]))
+    return vectors
 
-    return None if recipe.embedding_init == "random" else start
+
+def warm_start_of(
+    recipe: Recipe, start: Callable[[Float32Array], None], vectors: Callable[[], Float32Array]
+) -> Callable[[], None]:
+    """What moves a network to where the recipe has it start. start: moves it to the items' vectors."""
+    return (lambda: start(vectors())) if recipe.embedding_init == "svd" else (lambda: None)
 
 
 def parts_of(rows: int, *, device: torch.device) -> int:

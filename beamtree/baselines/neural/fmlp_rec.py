@@ -42,7 +42,7 @@ class FilterEncoder(Encoder):
         self.places = nn.Parameter(torch.empty(history_length, width))
         self.norm = nn.LayerNorm(width)
         self.blocks = nn.ModuleList(
-            _FilterBlock(width, hidden=hidden, history_length=history_length) for _ in range(layers)
+            FilterBlock(width, hidden=hidden, history_length=history_length) for _ in range(layers)
         )
 
     def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
@@ -53,7 +53,7 @@ class FilterEncoder(Encoder):
         return hidden[:, -1]
 
 
-class _FilterBlock(nn.Module):
+class FilterBlock(nn.Module):
     """A filter over time, then a perceptron at each position; each is added to what came in and normalised."""
 
     def __init__(self, width: int, *, hidden: int, history_length: int) -> None:

@@ -84,16 +84,12 @@ def run(
     validate: Validate | None = None,
     plan: CheckpointPlan | None = None,
     stop_after: int | None = None,
-    over_after: int | None = None,
     events: list[Event] | None = None,
     clock: Iterator[float] | None = None,
     max_seconds: float | None = None,
 ) -> Progress:
-    """Train on the ring, unless told otherwise.
-
-    stop_after: ask to stop once so many steps were taken in this run; over_after: time is up then.
-    """
-    asked, timed = count(1), count(1)
+    """Train on the ring, unless told otherwise; stop_after: ask to stop once so many steps were taken in this run."""
+    asked = count(1)
     return Trainer(
         "toy",
         learner,
@@ -103,7 +99,6 @@ def run(
         plan=plan,
         listen=(lambda _: None) if events is None else events.append,
         should_stop=(lambda: False) if stop_after is None else (lambda: next(asked) >= stop_after),
-        is_over=(lambda: False) if over_after is None else (lambda: next(timed) >= over_after),
         clock=(lambda: 0.0) if clock is None else (lambda: next(clock)),
         max_seconds=max_seconds,
     ).run()
@@ -152,17 +147,6 @@ def test_it_stops_early_when_validation_no_longer_improves() -> None:
     patient = CountingLearner()
     run(patient, settings=training_settings(patience=2), validate=validate)
     assert patient.steps[0] == 12, "with more patience it would have found the better one"
-
-
-def test_when_time_is_up_it_validates_once_more_and_ends_with_the_best_weights() -> None:
-    learner, events = CountingLearner(), list[Event]()
-    validate = scores_by_step({3: 0.1, 6: 0.2, 7: 0.3})
-    progress = run(learner, validate=validate, over_after=7, events=events)
-    assert (progress.step, learner.steps[0], progress.best_score) == (7, 7, 0.3)
-    assert events[-1] == StoppedEarly("toy", step=7, best_step=7)
-    earlier = CountingLearner()
-    assert run(earlier, validate=scores_by_step({3: 0.4, 5: 0.3}), over_after=5).step == 5
-    assert earlier.steps[0] == 3, "the last validation is not the best"
 
 
 def checkpoint_digest(directory: Path) -> list[tuple[str, str]]:

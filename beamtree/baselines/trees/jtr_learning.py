@@ -9,7 +9,7 @@ import torch
 from beamtree.baselines.trees.bucket_tree import BucketTree, cluster, overlapped
 from beamtree.baselines.trees.jtr_index import JtrIndex
 from beamtree.baselines.trees.jtr_model import JtrModel, LevelwiseLoss
-from beamtree.baselines.trees.learning import after_share
+from beamtree.baselines.trees.learning import share_of_time
 from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.run import TreeRun
 from beamtree.config import MAX_EPOCHS
@@ -108,7 +108,7 @@ def _train(
             plan=None,
             listen=run.budget.listen,
             should_stop=run.budget.should_stop,
-            is_over=after_share(run, 1.0 / (plan.rounds - round_number)),
+            max_seconds=share_of_time(run, 1.0 / (plan.rounds - round_number)),
         )
         .run()
         .best_validation()

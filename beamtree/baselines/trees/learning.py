@@ -1,6 +1,7 @@
 """The loop that all tree systems share: learn over the tree, place the items anew, and keep the best round."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -160,7 +161,7 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
         plan=checkpoints,
         listen=run.budget.listen,
         should_stop=run.budget.should_stop,
-        is_over=after_share(run, ROUND_SHARE / trainings_left),
+        max_seconds=share_of_time(run, ROUND_SHARE / trainings_left),
     ).run()
     return Trained(copied(score.arrays()), progress.best_validation(), progress.step)
 
@@ -192,9 +193,13 @@ def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> Non
     rounds.replant(tree, moved_rows=method.moved_rows, node_tables=score.node_tables())
 
 
+def share_of_time(run: TreeRun, share: float) -> float | None:
+    """Seconds: this share of the time that is left now; None without a bound."""
+    return None if run.seconds_left is None else share * run.seconds_left
+
+
 def after_share(run: TreeRun, share: float) -> Callable[[], bool]:
     """Whether this share of the time that is left now has passed; never without a bound."""
-    if run.seconds_left is None:
-        return lambda: False
-    deadline = time.monotonic() + share * run.seconds_left
+    seconds = share_of_time(run, share)
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     return lambda: time.monotonic() >= deadline

@@ -1,0 +1,49 @@
+"""Every index over every kind of vectors, as baselines by name."""
+
+from functools import partial
+
+from beamtree.baselines.indexes.din_vectors import din_vectors
+from beamtree.baselines.indexes.index import BuildIndex, IndexBaseline
+from beamtree.baselines.indexes.ip_nsw import IpNsw
+from beamtree.baselines.indexes.ivf_pq import IvfPq
+from beamtree.baselines.indexes.qinco import Qinco
+from beamtree.baselines.indexes.rotlex import Rotlex
+from beamtree.baselines.indexes.sasrec_vectors import sasrec_vectors
+from beamtree.baselines.indexes.scann import PUBLISHED_SCANN, SCANN
+from beamtree.baselines.indexes.vectors import MakeVectors
+from beamtree.baselines.registry import Entry
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+
+_INDEXES: tuple[tuple[str, str, BuildIndex, tuple[str, ...]], ...] = (
+    ("scann", "ScaNN, sqrt(items) leaves, reordered by exact scores", SCANN, ("scann",)),
+    ("scann-published", "ScaNN as published, quantised scores alone", PUBLISHED_SCANN, ("scann",)),
+    ("ip-nsw", "a graph of inner products (HNSW)", IpNsw(), ("faiss",)),
+    ("ivf-pq", "inverted lists with product quantisation", IvfPq(), ("faiss",)),
+    ("qinco", "residual quantisation by a network", Qinco(), ("faiss", "scipy")),
+    ("rotlex", "a learned tree of buckets", Rotlex(), ("faiss", "scipy")),
+)
+
+_SOURCES: tuple[tuple[str, str, MakeVectors], ...] = (
+    ("mean", "DIN's item vectors, query: mean of the history", din_vectors),
+    ("sasrec", "SASRec's item vectors and query", sasrec_vectors),
+)
+
+
+def _never(_dataset: Dataset, _config: Config) -> bool:
+    return False
+
+
+ENTRIES: tuple[Entry, ...] = tuple(
+    Entry(
+        partial(IndexBaseline, f"{index}-{source}", vectors=vectors, build=build),
+        f"{what} over {whose}",
+        _never,
+        libraries=("torch", *libraries),
+        extra="baselines,train",
+        learns=True,
+    )
+    for index, what, build, libraries in _INDEXES
+    for source, whose, vectors in _SOURCES
+)
+"""In the order of tables."""

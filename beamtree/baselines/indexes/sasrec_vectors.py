@@ -1,0 +1,42 @@
+"""SASRec's item vectors, and what it expects after a history as the query. Needs torch."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from beamtree.baselines.protocol import Budget
+from beamtree.data.dataset import Dataset
+from beamtree.data.requests import Requests
+from beamtree.data.split import Split
+from beamtree.types import Float32Array
+
+if TYPE_CHECKING:
+    from beamtree.model.sequence_encoder import SasRec
+
+
+@dataclass(frozen=True, eq=False)
+class SasRecVectors:
+    """SASRec's scores are inner products, so that an exact search gives just what SASRec recommends."""
+
+    encoder: "SasRec"
+    item_vectors: Float32Array
+
+    def queries(self, requests: Requests) -> Float32Array:
+        """As `VectorSource.queries`."""
+        return self.encoder.expectations(requests.histories.latest(self.encoder.history_length))
+
+
+def sasrec_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> SasRecVectors:
+    """As `MakeVectors`: trained with the settings of the section `estimator`, as the baseline `sasrec`."""
+    from beamtree.fitting.estimator import train_estimator
+
+    encoder = train_estimator(
+        dataset,
+        split,
+        config=budget.config,
+        directory=budget.directory,
+        listen=budget.listen,
+        should_stop=budget.should_stop,
+    ).estimator
+    return SasRecVectors(encoder, np.ascontiguousarray(encoder.item_vectors()))

@@ -102,6 +102,7 @@ def residual_codebooks(vectors: Float32Array, *, steps: int, seed: int) -> Float
 
     count, size = vectors.shape
     quantiser = faiss.ResidualQuantizer(size, steps, min(8, count.bit_length() - 1))
+    quantiser.max_beam_size = 1  # as the codes are chosen later; a wider beam here means larger errors there
     quantiser.cp.seed = seed % 2**31
     quantiser.cp.min_points_per_centroid = 1
     quantiser.train(vectors)

@@ -4,16 +4,15 @@ Two settings. `SCANN` is the library's advice: sqrt(items) leaves, blocks of two
 scored again with their exact vectors. `PUBLISHED_SCANN` is what the paper of beamtree's method reports: 2,000 leaves of
 which half are searched, blocks of four dimensions, no exact scores at the end; in a catalogue with fewer than four
 items a leaf there are fewer leaves. Leaves start from k-means++ and one thread trains, because ScaNN's random start
-takes no seed. index_bytes is the size of what ScaNN saves: partition, codes, and where it reorders, the vectors.
+takes no seed. ScaNN does not tell what it holds; index_bytes counts its arrays: centres, codebooks, half a byte for
+each block of an item and four for its place in a leaf, and where candidates are scored again, the vectors.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isqrt
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,8 @@ from beamtree.types import NOTHING, Float32Array
 
 SMALLEST_LEAF = 4
 ANISOTROPIC_THRESHOLD = 0.2
+CODEWORDS = 16
+FLOAT_BYTES = PLACE_BYTES = 4
 STANDARD_ERROR = 2
 
 
@@ -61,7 +62,13 @@ class Scann:
         with _without_log():
             searcher = builder.build()
         efforts = rising(*POWERS, usual, most=leaves)
-        return ScannIndex(searcher, count, self.reordered, efforts, usual, _saved_bytes(searcher))
+        held = self._bytes(count, vectors.shape[1], leaves=leaves)
+        return ScannIndex(searcher, count, self.reordered, efforts, usual, held)
+
+    def _bytes(self, count: int, size: int, *, leaves: int) -> int:
+        blocks = -(-size // self.dims_per_block)
+        vectors = count * size * FLOAT_BYTES if self.reordered else 0
+        return (leaves + CODEWORDS) * size * FLOAT_BYTES + count * blocks // 2 + count * PLACE_BYTES + vectors
 
 
 SCANN = Scann(leaves=None, dims_per_block=2, reordered=150, searched_share=0.25)
@@ -94,12 +101,6 @@ class ScannIndex:
         is_missing = np.isnan(scores)
         items = np.where(is_missing, NOTHING, found.astype(np.int32)).astype(np.int32)
         return SearchResult(items, np.where(is_missing, np.float32(-np.inf), scores).astype(np.float32))
-
-
-def _saved_bytes(searcher: Any) -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        searcher.serialize(folder)
-        return sum(file.stat().st_size for file in Path(folder).iterdir())
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from beamtree.baselines.indexes import qinco
+from beamtree.baselines.indexes.qinco import Qinco, additive_index, residual_codebooks
+from beamtree.baselines.indexes.qinco_network import QincoNetwork, train_qinco
+from beamtree.errors import BaselineUnavailable
+from beamtree.types import AnyArray, Float32Array
+from tests.baselines.indexes.communities import BUDGET, cloud
+
+pytest.importorskip("faiss")
+
+VECTORS = cloud().vectors
+
+
+def error(network: QincoNetwork) -> float:
+    return float(np.square(network.decode(network.encode(VECTORS)) - VECTORS).mean())
+
+
+def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better() -> None:
+    codebooks = residual_codebooks(VECTORS, steps=2, seed=0)
+    network = QincoNetwork(codebooks, blocks=1, width=16, seed=0)
+    codes = network.encode(VECTORS)
+    summed = sum(codebooks[step][codes[:, step]] for step in range(2))
+    np.testing.assert_allclose(network.decode(codes), summed, atol=1e-5)
+    before = error(network)
+    train_qinco(network, VECTORS, epochs=40, max_vectors=10**6, budget=BUDGET)
+    assert error(network) < 0.95 * before
+
+
+def test_a_step_depends_on_what_is_decoded_before() -> None:
+    """Codebooks of two words in one dimension; Linear([z; x]) of the second step adds 10 x: 1 + (5 + 10 * 1) = 16."""
+    codebooks = np.array([[[1], [2]], [[5], [7]]], dtype=np.float32)
+    network = QincoNetwork(codebooks, blocks=1, width=1, seed=0)
+    with torch.no_grad():
+        network.joined[0, 1, 0] = 10.0
+    codes = np.array([[0, 0], [1, 1]], dtype=np.uint8)
+    assert network.decode(codes).ravel().tolist() == [16.0, 29.0]
+    assert network.encode(np.array([[1.2], [29.0]], dtype=np.float32)).tolist() == [[0, 0], [1, 1]]
+
+
+def test_it_learns_from_no_more_vectors_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches: list[int] = []
+    network = QincoNetwork(residual_codebooks(VECTORS, steps=2, seed=0), blocks=1, width=4, seed=0)
+    choose = network.choose
+
+    def counted(vectors: Tensor) -> Tensor:
+        batches.append(len(vectors))
+        return choose(vectors)
+
+    monkeypatch.setattr(network, "choose", counted)
+    train_qinco(network, VECTORS, epochs=10, max_vectors=768, budget=BUDGET)
+    assert batches == [256, 144, 256]
+
+
+def test_the_additive_codebooks_are_the_least_squares_fit() -> None:
+    """Two codewords of one step, used once and three times; pulled towards the start as if by one vector more."""
+    codes: AnyArray = np.array([[0], [1], [1], [1]], dtype=np.uint8)
+    start = np.array([[[1.0], [8.0]]], dtype=np.float32)
+    vectors = np.array([[3.0], [4.0], [4.0], [4.0]], dtype=np.float32)
+    index = additive_index(codes, start=start, vectors=vectors)
+    one: Float32Array = np.ones((1, 1), dtype=np.float32)
+    scores, items = index.search(one, 4)
+    by_item = dict(zip(items[0].tolist(), scores[0].tolist(), strict=True))
+    assert by_item[0] == pytest.approx((3 + 1) / 2)
+    assert by_item[1] == pytest.approx((12 + 8) / 4)
+
+
+def test_what_would_take_hours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qinco, "MAX_ITEMS", 399)
+    with pytest.raises(BaselineUnavailable, match="at most 399 items, got 400"):
+        Qinco()(VECTORS, queries=lambda _: VECTORS, budget=BUDGET)

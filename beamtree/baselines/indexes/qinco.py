@@ -29,6 +29,9 @@ MAX_ITEMS = 500_000
 """Encoding these takes about ten minutes on two cores."""
 
 SHORTLISTS = (20, 50, 100, 200, 500, 1000)
+CANDIDATES_AT_A_TIME = 2**17
+"""Decoded vectors (queries x shortlist) that are in memory together."""
+
 RIDGE = 1.0
 """Pulls the additive codebooks of rare codewords towards the residual quantiser's."""
 
@@ -88,8 +91,12 @@ class QincoIndex:
         _, shortlists = self.additive.search(queries, min(max(effort, k), len(self.codes)))
         met, places = np.unique(shortlists, return_inverse=True)
         decoded = self.network.decode(self.codes[met]) * self.scale if len(met) else np.empty((0, queries.shape[1]))
-        candidates = decoded[places.reshape(shortlists.shape)]
-        scores = np.einsum("qsd,qd->qs", candidates, queries).astype(np.float32)
+        places = places.reshape(shortlists.shape)
+        scores = np.empty(shortlists.shape, dtype=np.float32)
+        block = max(1, CANDIDATES_AT_A_TIME // shortlists.shape[1])
+        for first in range(0, len(queries), block):
+            rows = slice(first, first + block)
+            scores[rows] = np.einsum("qsd,qd->qs", decoded[places[rows]], queries[rows])
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         items = np.take_along_axis(shortlists, best, axis=1).astype(np.int32)
         assert (items != NOTHING).all(), "the additive index scores every item"

@@ -1,12 +1,14 @@
 """QINCo: residual quantisation with implicit neural codebooks (Huijben et al., ICML 2024). Needs torch and faiss.
 
 Sizes of the paper: 8 steps of 256 codewords, 4 residual blocks of width 256. Left open or changed here:
-- codebooks start from faiss' residual quantiser and the networks from the identity, so that training starts there;
+- codebooks start from faiss' residual quantiser and the networks from the identity, so that training starts there, with
+  a tenth of the paper's learning rate, and is never worse than that;
 - encoding runs the network for the 16 codewords that are nearest before it, not for all 256 (QINCo2 does the same);
 - at most 30 epochs and 100,000 vectors are trained on, and no further epoch begins once the budget's seconds are spent;
-- search as in the paper's pipeline, without inverted lists: an additive decoder, fitted to the same codes by least
-  squares, ranks all items; its shortlist is decoded by the network and ranked by query . decoded vector. The length of
-  the shortlist is the effort. Only the codes, the additive codebooks and the network are kept.
+- search as in the paper's pipeline, without inverted lists: an additive decoder of the same codes ranks all items; its
+  shortlist is decoded by the network and ranked by query . decoded vector. The length of the shortlist is the effort.
+  The additive codebooks are fitted to what the network decodes, not to the vectors: a small catalogue has fewer items
+  than codewords, and they would learn its vectors by heart. Only codes, additive codebooks and network are kept.
 """
 
 from dataclasses import dataclass
@@ -63,7 +65,7 @@ class Qinco:
         network = QincoNetwork(start, blocks=self.blocks, width=self.width, seed=budget.seed)
         train_qinco(network, scaled, epochs=self.epochs, max_vectors=self.max_vectors, budget=budget)
         codes = network.encode(scaled)
-        additive = additive_index(codes, start=start, vectors=scaled)
+        additive = additive_index(codes, start=start, vectors=network.decode(codes))
         usual = min(self.shortlist, count)
         efforts = rising(*SHORTLISTS, usual, most=count)
         return QincoIndex(network.eval(), additive, codes, scale, efforts, usual)

@@ -12,9 +12,14 @@ CANDIDATES = 16
 """Codewords of a step that encoding runs the network for: those nearest to the residual before it."""
 
 BATCH_SIZE = 256
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 1e-4
+"""A tenth of the paper's: from the residual quantiser's codebooks, 1e-3 took a small catalogue further from its vectors
+than they were (mean squared error after 10 epochs on ml-100k: .0041, .0022 before)."""
+
 CLIP_NORM = 0.1
 VECTORS_AT_A_TIME = 1024
+MAX_JUDGED = 10_000
+"""Vectors by whose error the beginning and the end of training are compared."""
 
 
 class QincoNetwork(nn.Module):
@@ -87,8 +92,23 @@ def train_qinco(network: QincoNetwork, vectors: Float32Array, *, epochs: int, ma
     """Learn the network: the sum over the steps of the squared error after each, codes chosen without gradient.
 
     Adam with cosine decay, for the epochs, or fewer where these would take more than max_vectors vectors altogether.
+    A network that ends with a greater error than it began with is put back to its beginning.
     """
     points = torch.from_numpy(vectors)
+    judged = vectors[np.random.default_rng(budget.seed).permutation(len(vectors))[:MAX_JUDGED]]
+    beginning = {name: array.clone() for name, array in network.state_dict().items()}
+    error_before = squared_error(network, judged)
+    _descend(network, points, epochs=epochs, max_vectors=max_vectors, budget=budget)
+    if not squared_error(network, judged) <= error_before:
+        network.load_state_dict(beginning)
+
+
+def squared_error(network: QincoNetwork, vectors: Float32Array) -> float:
+    """Mean squared error of vectors (items, size) that are encoded and decoded again."""
+    return float(np.square(network.decode(network.encode(vectors)) - vectors).mean())
+
+
+def _descend(network: QincoNetwork, points: Tensor, *, epochs: int, max_vectors: int, budget: Budget) -> None:
     batches_per_epoch = -(-len(points) // BATCH_SIZE)
     total = max(1, min(epochs * batches_per_epoch, max_vectors // BATCH_SIZE))
     optimiser = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)

@@ -22,17 +22,9 @@ class SasRec:
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
         """As `Baseline.fit`; found again in the budget's directory where it was trained before."""
-        from beamtree.fitting.estimator import train_estimator
+        from beamtree.baselines.encoder import trained_encoder
 
-        trained = train_estimator(
-            dataset,
-            split,
-            config=budget.config,
-            directory=budget.directory,
-            listen=budget.listen,
-            should_stop=budget.should_stop,
-        )
-        return scored_by(trained.estimator, num_items=len(dataset.items))
+        return scored_by(trained_encoder(dataset, split, budget=budget), num_items=len(dataset.items))
 
 
 class SasRecWithItemToItem:

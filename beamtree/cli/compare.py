@@ -99,7 +99,7 @@ def _list(systems: Sequence[System], *, as_json: bool) -> None:
         return
     table = Table(title="Systems", title_justify="left", title_style="bold")
     for column in ("name", "family", "what it is", "needs"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for system in systems:
         facts = system.facts()
         needs = "" if facts["extra"] is None else f"beamtree[{facts['extra']}]"

@@ -1,36 +1,15 @@
 """beamtree's own presets as systems of a comparison."""
 
-from dataclasses import dataclass
-from pathlib import Path
+import hashlib
 
 from beamtree.baselines.protocol import Baseline, Budget
 from beamtree.baselines.registry import Entry
+from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.config import Config, PresetName
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
-from beamtree.evaluation.answers import Answers, BeamSearch
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
-
-BEAMS = (20, 50, 150, 400, 1000)
-
-
-@dataclass(frozen=True, eq=False)
-class TreeIndex(BeamSearch):
-    """A fitted model, searched by beam: an index whose effort is the width of the beam."""
-
-    index_bytes: int = 0
-    effort_name: str = "beam"
-    efforts: tuple[int, ...] = BEAMS
-
-    @property
-    def effort(self) -> int:
-        """The width of the beam."""
-        return self.beam_width
-
-    def with_effort(self, effort: int) -> Answers:
-        """The same model with another beam."""
-        return BeamSearch(self.engine, effort)
 
 
 class Preset:
@@ -40,13 +19,18 @@ class Preset:
         self.name = name
         self._preset: PresetName = preset
 
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> TreeIndex:
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
         """As `Baseline.fit`."""
+        from beamtree.baselines.encoder import config_within
         from beamtree.fitting.fit import fit_model
         from beamtree.fitting.run import WorkDirectory
 
-        config = self._config(budget.config)
-        work = None if budget.directory is None else WorkDirectory(Path(budget.directory) / self.name, resume=True)
+        shared = budget.config if self._preset == "instant" else config_within(budget, dataset, split)
+        config = self._config(shared)
+        digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+        work = (
+            None if budget.directory is None else WorkDirectory(budget.directory / f"{self.name}-{digest}", resume=True)
+        )
         artefact = fit_model(
             dataset,
             split,
@@ -59,7 +43,7 @@ class Preset:
         engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)
         held = sum(array.nbytes for array in artefact.weights.values())
         held += artefact.tree.item_at_leaf.nbytes + artefact.tree.leaf_of_item.nbytes
-        return TreeIndex(engine, artefact.config.retrieval.beam_width, index_bytes=held)
+        return BeamIndex(engine, artefact.config.retrieval.beam_width, held)
 
     def _config(self, shared: Config) -> Config:
         """The preset, with what a comparison decides for all systems alike."""

@@ -6,7 +6,10 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal
 
+from beamtree.baselines.indexes.entries import ENTRIES as INDEXES
+from beamtree.baselines.neural.entries import ENTRIES as NEURAL
 from beamtree.baselines.registry import BASELINES, Entry
+from beamtree.baselines.trees.entries import ENTRIES as TREES
 from beamtree.compare.ours import OURS
 from beamtree.errors import InputError
 
@@ -42,11 +45,19 @@ def _family(family: Family, entries: Mapping[str, Entry]) -> dict[str, System]:
     return {name: System(name, family, entry) for name, entry in entries.items()}
 
 
+def _by_name(entries: Sequence[Entry]) -> dict[str, Entry]:
+    return {entry.make().name: entry for entry in entries}
+
+
 _COUNTING = {name: entry for name, entry in BASELINES.items() if not name.startswith("sasrec")}
 _SASREC = {name: entry for name, entry in BASELINES.items() if name.startswith("sasrec")}
 
 SYSTEMS = MappingProxyType(
-    _family("ours", OURS) | _family("counting and linear", _COUNTING) | _family("brute force", _SASREC)
+    _family("ours", OURS)
+    | _family("counting and linear", _COUNTING)
+    | _family("brute force", _SASREC | _by_name(NEURAL))
+    | _family("index over vectors", _by_name(INDEXES))
+    | _family("tree", _by_name(TREES))
 )
 """All systems by name."""
 

@@ -30,15 +30,15 @@ _SOURCES: tuple[tuple[str, str, MakeVectors], ...] = (
 )
 
 
-def _never(_dataset: Dataset, _config: Config) -> bool:
-    return False
+def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
+    return "Vectors and their indexes take minutes to learn: beamtree compare has them."
 
 
 ENTRIES: tuple[Entry, ...] = tuple(
     Entry(
         partial(IndexBaseline, f"{index}-{source}", vectors=vectors, build=build),
         f"{what} over {whose}",
-        _never,
+        _takes_minutes,
         libraries=("torch", *libraries),
         extra="baselines,train",
         learns=True,

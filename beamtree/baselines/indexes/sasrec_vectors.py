@@ -29,14 +29,7 @@ class SasRecVectors:
 
 def sasrec_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> SasRecVectors:
     """As `MakeVectors`: trained with the settings of the section `estimator`, as the baseline `sasrec`."""
-    from beamtree.fitting.estimator import train_estimator
+    from beamtree.baselines.encoder import trained_encoder
 
-    encoder = train_estimator(
-        dataset,
-        split,
-        config=budget.config,
-        directory=budget.directory,
-        listen=budget.listen,
-        should_stop=budget.should_stop,
-    ).estimator
+    encoder = trained_encoder(dataset, split, budget=budget)
     return SasRecVectors(encoder, np.ascontiguousarray(encoder.item_vectors()))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from beamtree.baselines.encoder import config_within, with_positions, with_positions_for
 from beamtree.baselines.protocol import Budget
-from beamtree.baselines.trees.encoder import PLANNED, train_encoder, with_positions_for
+from beamtree.baselines.trees.encoder import PLANNED, train_encoder
 from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.recipe import PUBLISHED, WARM, Recipe, system_config
 from beamtree.baselines.trees.run import TreeRun, part_of
@@ -113,6 +114,22 @@ def test_an_encoder_learns_from_what_fits_into_the_time(dataset: Dataset) -> Non
     assert planned.estimator.most_positions == 1
     plenty = with_positions_for(dataset, whole(dataset), config=config, seconds=1e9)
     assert plenty.estimator.most_positions == config.estimator.most_positions, "never more than the settings allow"
+
+
+def test_whoever_shares_a_folder_shares_the_plan(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = small_budget(epochs=2.0, directory=tmp_path)
+    assert config_within(budget, dataset, whole(dataset)) is budget.config, "without seconds there is nothing to plan"
+    timed = iter([7, 9])
+    monkeypatch.setattr(
+        "beamtree.baselines.encoder.with_positions_for",
+        lambda *_, config, **__: with_positions(config, next(timed)),
+    )
+    bounded = replace(budget, seconds=30.0)
+    found = [config_within(bounded, dataset, whole(dataset)).estimator.most_positions for _ in range(2)]
+    longer = config_within(replace(budget, seconds=60.0), dataset, whole(dataset)).estimator.most_positions
+    assert (found, longer) == ([7, 7], 9)
 
 
 def test_a_second_start_has_the_encoder_of_the_first(dataset: Dataset, tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""SASRec within a budget of seconds: one encoder that all systems of a comparison share.
+
+Its learning rate falls over a planned number of positions, so that a training that is cut off is worth less than a
+shorter one: a few steps are timed, and as many positions planned as fit.
+"""
+
+import hashlib
+import json
+import time
+from functools import partial
+from itertools import pairwise
+
+from beamtree.baselines.protocol import Budget
+from beamtree.config import Config
+from beamtree.data.dataset import Dataset
+from beamtree.data.split import Split
+from beamtree.errors import InterruptedTraining
+from beamtree.fitting.estimator import train_estimator
+from beamtree.model.sequence_encoder import SasRec
+from beamtree.storage import replace_text
+from beamtree.training.events import Event, StepDone
+
+STEPS_TIMED = 8
+"""Steps that are taken, and thrown away, to see how many fit into the time; the fastest counts."""
+SHARE = 0.7
+"""Of the seconds of a budget, what the steps are planned to take."""
+
+
+def trained_encoder(dataset: Dataset, split: Split, *, budget: Budget) -> SasRec:
+    """SASRec with the settings of the section `estimator`, as far as the budget allows; found again in its folder."""
+    return train_estimator(
+        dataset,
+        split,
+        config=config_within(budget, dataset, split),
+        directory=budget.directory,
+        listen=budget.listen,
+        should_stop=budget.should_stop,
+    ).estimator
+
+
+def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
+    """The budget's settings with as many positions as fit into its seconds; planned once for all who share a folder."""
+    if budget.seconds is None:
+        return budget.config
+    seconds = SHARE * budget.seconds
+    if budget.directory is None:
+        return with_positions_for(dataset, split, config=budget.config, seconds=seconds)
+    decisive = [dataset.fingerprint, split.description, seconds, budget.config.estimator.model_dump(mode="json")]
+    key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+    kept = budget.directory / f"encoder-{key}.json"
+    if kept.is_file():
+        positions = json.loads(kept.read_text(encoding="utf-8"))
+        return budget.config if positions is None else with_positions(budget.config, positions)
+    planned = with_positions_for(dataset, split, config=budget.config, seconds=seconds)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    replace_text(kept, json.dumps(planned.estimator.most_positions))
+    return planned
+
+
+def with_positions_for(dataset: Dataset, split: Split, *, config: Config, seconds: float) -> Config:
+    """Settings under which training SASRec takes about so long, or less where they allow fewer positions anyway."""
+    taken: list[float] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StepDone):
+            taken.append(time.perf_counter())
+
+    train = partial(train_estimator, dataset, split, config=config, directory=None, listen=listen)
+    try:
+        train(should_stop=lambda: len(taken) > STEPS_TIMED)
+    except InterruptedTraining:
+        pass
+    else:
+        return config
+    step = min(later - earlier for earlier, later in pairwise(taken))
+    positions = round(seconds / step * config.estimator.batch_positions_of(len(dataset.items)))
+    most = config.estimator.most_positions
+    fewer = positions if most is None else min(positions, most)
+    return with_positions(config, max(1, fewer))
+
+
+def with_positions(config: Config, most_positions: int) -> Config:
+    """The same settings with at most so many positions for the encoder."""
+    estimator = config.estimator.model_copy(update={"most_positions": most_positions})
+    return config.model_copy(update={"estimator": estimator})

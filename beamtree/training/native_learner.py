@@ -1,7 +1,6 @@
 """Learning with the compiled kernels: drawing, scoring, loss and gradients in a single call on the CPU."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from beamtree.training.instances import Batch
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import seed_for
 from beamtree.training.rows import RowAdam
+from beamtree.training.worker_threads import one_torch_thread
 from beamtree.types import AnyArray
 
 
@@ -74,7 +74,7 @@ class NativeLearner:
 
     def apply(self, gradients: Gradients, *, step: int, learning_rate: float) -> None:
         """Update the weights; DivergedError, and no update, where a gradient is not finite."""
-        with _one_torch_thread():
+        with one_torch_thread():
             self._optimiser.step(gradients, learning_rate=learning_rate, step=step)
 
     def model_arrays(self) -> dict[str, AnyArray]:
@@ -111,14 +111,3 @@ class NativeRowAdam(RowAdam):
             betas=self.betas,
             epsilon=self.epsilon,
         )
-
-
-@contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """What is left to torch is small: waking its threads beside those of the kernels would cost more than it saves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -1,8 +1,9 @@
 """Threads that compute side by side, each with its own cores: none of them waits for the others before all are done."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -39,3 +40,14 @@ class WorkerThreads:
     def run(self, function: Callable[[], ResultT]) -> ResultT:
         """The result of a function, computed by one of the threads: torch wakes no others for it."""
         return self._pool.submit(function).result()
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """For work that leaves little to torch: waking its threads beside the kernels' would cost more than it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -10,6 +10,7 @@ from beamtree.baselines.trees.bucket_tree import BucketTree, cluster, overlapped
 from beamtree.baselines.trees.jtr_index import JtrIndex
 from beamtree.baselines.trees.jtr_model import JtrModel, LevelwiseLoss
 from beamtree.baselines.trees.learning import share_of_time
+from beamtree.baselines.trees.node_scores import in_parts
 from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.run import TreeRun
 from beamtree.config import MAX_EPOCHS
@@ -71,7 +72,7 @@ def _keep(run: TreeRun, model: Arrays, tree: BucketTree) -> None:
 
 
 def _learner(run: TreeRun, model: JtrModel, tree: BucketTree, *, negatives: int) -> ModuleLearner[JtrModel]:
-    return ModuleLearner(model, loss=LevelwiseLoss(tree, negatives=negatives), seed=run.budget.seed)
+    return ModuleLearner(model, loss=LevelwiseLoss(tree, negatives=negatives), seed=run.budget.seed, divide=in_parts)
 
 
 def _train(

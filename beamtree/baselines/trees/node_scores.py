@@ -32,10 +32,10 @@ def learner_of(loss: NodeLoss, score: Score, *, config: Config) -> ModuleLearner
     """Learns a score of attention alone by a loss; a step updates the rows of the tables that it reads."""
     tables = {id(table) for table in score.tables().values()}
     names = [name for name, parameter in score.named_parameters() if id(parameter) in tables]
-    return ModuleLearner(score, loss=loss, seed=config.training.seed, tables=names, divide=_halves)
+    return ModuleLearner(score, loss=loss, seed=config.training.seed, tables=names, divide=in_parts)
 
 
-def _halves(batch: Batch) -> list[BatchPart]:
+def in_parts(batch: Batch) -> list[BatchPart]:
     """A batch in parts of nearly one size, none of them empty."""
     cuts = np.linspace(0, len(batch), min(PARTS, len(batch)) + 1).astype(int)
     return [

@@ -8,6 +8,7 @@ from beamtree.baselines.trees.node_scores import NodeScores
 from beamtree.model.score import Score
 from beamtree.training.instances import Batch
 from beamtree.training.relearn import AddScores, Stage
+from beamtree.training.worker_threads import one_torch_thread
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, Float64Array, Int64Array
 
@@ -18,6 +19,7 @@ def path_scores(score: Score) -> AddScores:
     """Adds, for each candidate of a stage, the sum of ln p over the levels from below the item's group to it."""
     tree = score.tree
 
+    @one_torch_thread()
     @torch.no_grad()
     def add_scores(sums: Float64Array, batch: Batch, node_of_item: Int64Array, stage: Stage) -> None:
         targets = batch.targets[:, 0]

@@ -15,14 +15,15 @@ pytest.importorskip("faiss")
 VECTORS = cloud().vectors
 
 
-def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better() -> None:
+def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qinco_network, "LEARNING_RATE", 1e-3)  # a tenth of the steps
     codebooks = residual_codebooks(VECTORS, steps=2, seed=0)
     network = QincoNetwork(codebooks, blocks=1, width=16, seed=0)
     codes = network.encode(VECTORS)
     summed = sum(codebooks[step][codes[:, step]] for step in range(2))
     np.testing.assert_allclose(network.decode(codes), summed, atol=1e-5)
     before = squared_error(network, VECTORS)
-    train_qinco(network, VECTORS, epochs=200, max_vectors=10**6, budget=BUDGET)
+    train_qinco(network, VECTORS, epochs=40, max_vectors=10**6, budget=BUDGET)
     assert squared_error(network, VECTORS) < 0.95 * before
 
 

@@ -1,10 +1,10 @@
 """QINCo: residual quantisation with implicit neural codebooks (Huijben et al., ICML 2024). Needs torch and faiss.
 
 Sizes of the paper: 8 steps of 256 codewords, 4 residual blocks of width 256. Left open or changed here:
-- codebooks start from faiss' residual quantiser and the networks from the identity, so that training starts there, with
-  a tenth of the paper's learning rate, and is never worse than that;
+- codebooks start from faiss' residual quantiser and the networks from the identity, so that training starts there; of
+  the paper's learning rate and a tenth of it the one with the least error is kept, and neither if both are worse;
 - encoding runs the network for the 16 codewords that are nearest before it, not for all 256 (QINCo2 does the same);
-- at most 30 epochs and 100,000 vectors are trained on, and no further epoch begins once the budget's seconds are spent;
+- at most 30 epochs and 100,000 vectors with each rate, and no further epoch begins once the budget's seconds are spent;
 - search as in the paper's pipeline, without inverted lists: an additive decoder of the same codes ranks all items; its
   shortlist is decoded by the network and ranked by query . decoded vector. The length of the shortlist is the effort.
   The additive codebooks are fitted to what the network decodes, not to the vectors: a small catalogue has fewer items

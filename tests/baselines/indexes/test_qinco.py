@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -6,6 +8,7 @@ from torch import Tensor
 from beamtree.baselines.indexes import qinco, qinco_network
 from beamtree.baselines.indexes.qinco import Qinco, additive_index, residual_codebooks
 from beamtree.baselines.indexes.qinco_network import QincoNetwork, squared_error, train_qinco
+from beamtree.baselines.protocol import Budget
 from beamtree.errors import BaselineUnavailable
 from beamtree.types import AnyArray, Float32Array
 from tests.baselines.indexes.communities import BUDGET, cloud
@@ -15,8 +18,7 @@ pytest.importorskip("faiss")
 VECTORS = cloud().vectors
 
 
-def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qinco_network, "LEARNING_RATE", 1e-3)  # a tenth of the steps
+def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better() -> None:
     codebooks = residual_codebooks(VECTORS, steps=2, seed=0)
     network = QincoNetwork(codebooks, blocks=1, width=16, seed=0)
     codes = network.encode(VECTORS)
@@ -28,11 +30,26 @@ def test_it_starts_as_the_residual_quantiser_and_learns_to_do_better(monkeypatch
 
 
 def test_training_that_makes_it_worse_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qinco_network, "LEARNING_RATE", 10.0)
+    monkeypatch.setattr(qinco_network, "LEARNING_RATES", (10.0, 1.0))
     codebooks = residual_codebooks(VECTORS, steps=2, seed=0)
     network = QincoNetwork(codebooks, blocks=1, width=16, seed=0)
     train_qinco(network, VECTORS, epochs=2, max_vectors=10**6, budget=BUDGET)
     assert network.codebooks.detach().numpy().tobytes() == codebooks.tobytes()
+
+
+def test_the_learning_rate_with_the_least_error_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever is tried first; a budget that is spent leaves it at the first."""
+
+    def learned(*rates: float, budget: Budget = BUDGET) -> bytes:
+        monkeypatch.setattr(qinco_network, "LEARNING_RATES", rates)
+        network = QincoNetwork(residual_codebooks(VECTORS, steps=2, seed=0), blocks=1, width=16, seed=0)
+        train_qinco(network, VECTORS, epochs=20, max_vectors=10**6, budget=budget)
+        return network.codebooks.detach().numpy().tobytes()
+
+    better = learned(1e-3)
+    assert learned(10.0, 1e-3) == learned(1e-3, 10.0) == better
+    spent = replace(BUDGET, seconds=0.0)
+    assert learned(1e-3, 1e-4, budget=spent) == learned(1e-3, budget=spent) != better
 
 
 def test_a_step_depends_on_what_is_decoded_before() -> None:
@@ -56,6 +73,7 @@ def test_it_learns_from_no_more_vectors_than_it_may(monkeypatch: pytest.MonkeyPa
         return choose(vectors)
 
     monkeypatch.setattr(network, "choose", counted)
+    monkeypatch.setattr(qinco_network, "LEARNING_RATES", (1e-3,))
     train_qinco(network, VECTORS, epochs=10, max_vectors=768, budget=BUDGET)
     assert batches == [400, 256, 144, 256, 400], "three steps, and the judge before and after"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from beamtree.baselines.neural.plan import Pace, Plan, make_plan, measure_pace
-from beamtree.baselines.neural.recipe import NetworkSettings, described
+from beamtree.baselines.neural.recipe import NetworkSettings
 from beamtree.baselines.neural.task import ModuleT, Task
 from beamtree.baselines.protocol import Budget
 from beamtree.data.dataset import Dataset
@@ -56,11 +56,12 @@ def learn(
     """
     task = make()
     users = sample_users(split.validation, config=budget.config, seed=budget.seed)
-    users = users.take(np.arange(len(users)) < (task.max_validation_users or len(users)))
+    if task.max_validation_users is not None and len(users) > task.max_validation_users:
+        users = users.take(np.linspace(0, len(users) - 1, task.max_validation_users).astype(np.int64))
     if budget.directory is None:
         return _Training(settings, make, dataset, users, budget).run()
     key = learning_key(
-        described(settings),
+        asdict(settings),
         split=split,
         validation_users=users,
         data=dataset.fingerprint,

@@ -1,8 +1,7 @@
 """How a network learns, whatever it is made of: as published, and with all that our own models have."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
 
 from beamtree.config import Config
 from beamtree.training.horizon import TargetHorizon
@@ -64,7 +63,9 @@ TUNED = Recipe(
 
 
 class NetworkSettings(Protocol):
-    """Frozen settings of one system: its name, how it learns, and sizes of its own; a dataclass."""
+    """Settings of one system, a dataclass: its name, how it learns, and sizes of its own."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def name(self) -> str:
@@ -75,12 +76,3 @@ class NetworkSettings(Protocol):
     def recipe(self) -> Recipe:
         """How it learns."""
         ...
-
-
-def described(settings: NetworkSettings) -> dict[str, Any]:
-    """Settings as JSON; a function by its name."""
-    return {name: _as_json(value) for name, value in asdict(settings).items()}  # type: ignore[call-overload]
-
-
-def _as_json(value: Any) -> Any:
-    return value.__name__ if isinstance(value, Callable) else value  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ def test_din_puts_items_of_a_group_together_and_is_found_again(tmp_path: Path) -
     dataset = community_log()
     events: list[Event] = []
     given = replace(BUDGET, directory=tmp_path, listen=events.append)
-    split = halves(dataset, validation=[0, 1])
+    split = whole(dataset)
     source = din_vectors(dataset, split, budget=given)
     heard = list(events)
     again = din_vectors(dataset, split, budget=given)
@@ -55,7 +55,9 @@ def test_din_learns_from_the_training_spans_alone() -> None:
     sources = []
     for second_half in (lists[0][6:], [23] * 6):
         dataset = dataset_of([lists[0][:6] + second_half, *lists[1:]], num_items=24)
-        sources.append(din_vectors(dataset, halves(dataset, validation=[0]), budget=BUDGET))
+        split = halves(dataset, validation=[0])
+        tested = replace(split, validation=split.test, test=split.validation)
+        sources.append(din_vectors(dataset, tested, budget=BUDGET))
     assert sources[0].item_vectors.tobytes() == sources[1].item_vectors.tobytes()
     assert sources[0].without_history.tobytes() == sources[1].without_history.tobytes()
 

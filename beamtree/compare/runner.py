@@ -51,7 +51,9 @@ def run_tasks(tasks: Sequence[Task], directory: Path, *, jobs: int, show: Show =
     """Do all tasks that have no result yet. InterruptedTraining when asked to stop: what is finished stays."""
     everything = [Progress(task) for task in tasks]
     for progress in everything:
-        _settle(progress, read_result(directory, progress.task))
+        kept = read_result(directory, progress.task)
+        if kept is not None and "failed" not in kept:  # what failed is tried again
+            _settle(progress, kept)
     waiting = [progress for progress in everything if progress.result is None]
     running: list[_Running] = []
     with stop_requests() as should_stop:
@@ -89,6 +91,7 @@ def _start(progress: Progress, directory: Path) -> _Running:
     file = directory / WORK / f"{progress.task.name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     replace_text(file, progress.task.text())
+    result_path(directory, progress.task).unlink(missing_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE, str(file), str(directory)],
         stdout=subprocess.PIPE,
@@ -125,7 +128,7 @@ def _has_ended(one: _Running, directory: Path) -> bool:
         return False
     _close(one)
     task = one.progress.task
-    result = read_result(directory, task) or _failure(directory, task)
+    result = read_result(directory, task)
     if result is None:
         said = "".join(one.errors).strip() or "it said nothing"
         result = {"failed": f"The process ended with code {code}: {said}"}
@@ -143,17 +146,7 @@ def _close(one: _Running) -> None:
             stream.close()
 
 
-def _failure(directory: Path, task: Task) -> dict[str, Any] | None:
-    try:
-        result: dict[str, Any] = json.loads(result_path(directory, task).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return result if result.get("key") == task.key else None
-
-
-def _settle(progress: Progress, result: dict[str, Any] | None) -> None:
-    if result is None:
-        return
+def _settle(progress: Progress, result: dict[str, Any]) -> None:
     progress.result, progress.done = result, 1.0
     progress.stage = next((kind for kind in ("failed", "left_out") if kind in result), "measured")
     progress.seconds = result.get("fit_seconds", progress.seconds)

@@ -28,7 +28,7 @@ from beamtree.tree.item_tree import ItemTree
 
 KIND = "beamtree model"
 MODEL_CARD = "README.md"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily
 items return: own repeats of all items counted alike."""
@@ -214,6 +214,8 @@ def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDAr
         weights = {f"attention/{name}": array for name, array in weights.items()}
     if manifest["format_version"] <= 2 and "memory/popularity" in weights:
         weights.setdefault("memory/returns", np.ones_like(weights["memory/popularity"]))
+    if manifest["format_version"] == 3 and weights.pop("memory/weights.power", np.array(1.0)) != 1.0:
+        raise InputError("It raises its counted evidence to a power, which this version does not: fit the model again.")
     return weights
 
 

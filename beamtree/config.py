@@ -595,15 +595,16 @@ _BEFORE_RECORDED = {
 
 
 def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
-    """Settings of the estimator that had other names or values: batches were counted in windows, and all items were
-    scored, and every epoch validated, where nothing was said."""
+    """Settings that had other names or values, or are gone: the estimator counted batches in windows, and scored all
+    items and validated every epoch where nothing was said; counted evidence had a power."""
     estimator = dict(recorded["estimator"])
     if estimator["negatives"] is None:
         estimator["negatives"] = "all"
     if "batch_size" in estimator:
         estimator["batch_positions"] = estimator.pop("batch_size") * estimator["history_length"]
         estimator.setdefault("validations", estimator.get("epochs", 30))
-    return {**recorded, "estimator": estimator}
+    memory = {name: value for name, value in recorded.get("memory", {}).items() if name != "power"}
+    return {**recorded, "estimator": estimator, "memory": memory}
 
 
 def _decided(value: SettingT | None, *, name: str, kind: str) -> SettingT:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from beamtree.artefact import FORMAT_VERSION, Artefact, load_artefact, save_arte
 from beamtree.errors import ArtefactError
 from beamtree.model.memory import Memory
 from beamtree.storage import MANIFEST
-from tests.fixtures import write_artefact_v1, write_artefact_v2, write_artefact_v3
+from tests.fixtures import write_artefact_v1, write_artefact_v2, write_artefact_v3, write_artefact_v4
 from tests.small import assert_same_bytes
 
-WRITERS = {1: write_artefact_v1, 2: write_artefact_v2, 3: write_artefact_v3}
+WRITERS = {1: write_artefact_v1, 2: write_artefact_v2, 3: write_artefact_v3, 4: write_artefact_v4}
 Answers = list[list[dict[str, Any]]]
 
 
@@ -84,6 +85,28 @@ def test_the_model_of_format_3_still_loads() -> None:
     assert len(set(found.part("memory")["returns"].tolist())) > 1
 
 
+def test_the_model_of_format_4_still_loads() -> None:
+    found = load_artefact(write_artefact_v4.DIRECTORY)
+    assert_same_facts(found, write_artefact_v4.artefact())
+    assert found.part("memory")["weights.repeats"] == -2.0
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_a_model_of_format_3_may_have_a_power_that_changes_nothing(power: float, tmp_path: Path) -> None:
+    """Some models of format 3 raised their counted evidence to a power: 1 is no loss, any other cannot be answered."""
+    kept = load_artefact(write_artefact_v3.DIRECTORY)
+    save_artefact(tmp_path, replace(kept, weights={**kept.weights, "memory/weights.power": np.array(power)}))
+    path = tmp_path / MANIFEST
+    manifest = json.loads(path.read_text()) | {"format_version": 3}
+    manifest["settings"]["memory"]["power"] = None
+    path.write_text(json.dumps(manifest))
+    if power == 1.0:
+        assert write_artefact_v3.answers(tmp_path) == write_artefact_v3.answers(write_artefact_v3.DIRECTORY)
+    else:
+        with pytest.raises(ArtefactError, match="to a power, which this version does not: fit the model again"):
+            load_artefact(tmp_path)
+
+
 @pytest.mark.parametrize("version", WRITERS)
 def test_an_old_model_that_is_saved_again_is_one_of_today_with_the_same_answers(version: int, tmp_path: Path) -> None:
     writer = WRITERS[version]
@@ -94,7 +117,7 @@ def test_an_old_model_that_is_saved_again_is_one_of_today_with_the_same_answers(
     assert writer.answers(tmp_path) == writer.answers(writer.DIRECTORY)
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_an_older_beamtree_says_what_to_do_about_a_newer_model(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artefact_module, "FORMAT_VERSION", version - 1)
     message = rf"has format version {version}; this beamtree reads versions 1 to {version - 1}\. Upgrade"

@@ -20,6 +20,7 @@ from beamtree.serving.trial import try_model
 from tests.fixtures.write_artefact_v1 import DIRECTORY as FORMAT_1
 from tests.fixtures.write_artefact_v2 import DIRECTORY as FORMAT_2
 from tests.fixtures.write_artefact_v3 import DIRECTORY as FORMAT_3
+from tests.fixtures.write_artefact_v4 import DIRECTORY as FORMAT_4
 from tests.fuzz.spoiling import Files, read_model, spoil, write_model
 from tests.serving.models import save_model
 
@@ -41,7 +42,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Files]:
     folder = tmp_path_factory.mktemp("sound")
     save_model(folder / "all", 13, parts=("attention", "memory", "tower"), text_ids=True)
     save_model(folder / "memory", 9, parts=("memory",))
-    return [read_model(directory) for directory in (folder / "all", folder / "memory", FORMAT_3, FORMAT_2, FORMAT_1)]
+    return [
+        read_model(directory)
+        for directory in (folder / "all", folder / "memory", FORMAT_4, FORMAT_3, FORMAT_2, FORMAT_1)
+    ]
 
 
 @pytest.mark.filterwarnings("ignore")

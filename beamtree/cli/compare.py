@@ -21,6 +21,7 @@ from beamtree.compare.systems import SYSTEMS, System, choose_systems
 from beamtree.compare.task import Task
 from beamtree.config import Config
 from beamtree.errors import InputError
+from beamtree.training.exclusive import claimed_folder
 
 REPORT = "report.html"
 
@@ -78,12 +79,19 @@ def compare(
         for seed in range(seeds)
         for name in chosen
     ]
-    out.mkdir(parents=True, exist_ok=True)
-    with Live(console=messages, refresh_per_second=2, transient=True) as live:
-        done = run_tasks(tasks, out, jobs=jobs, show=lambda progress: live.update(_progress_table(progress, jobs=jobs)))
-    found = [one.result for one in done if one.result is not None]
     about = About(Path(log).stem or log, budget_minutes, seeds, command=shlex.join(["beamtree", *sys.argv[1:]]))
-    summary, written = write_report(found, about, directory=out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with claimed_folder(out, otherwise="give another --out"):
+            with Live(console=messages, refresh_per_second=2, transient=True) as live:
+                done = run_tasks(tasks, out, jobs=jobs, show=lambda now: live.update(_progress_table(now, jobs=jobs)))
+            found = [one.result for one in done if one.result is not None]
+            summary, written = write_report(found, about, directory=out)
+    except OSError as error:
+        raise InputError(
+            f"Could not write to {out}: {error.strerror or error}. What is measured is kept; give a folder that can be "
+            "written to, or make room, and run the same command again."
+        ) from error
     if as_json:
         results.print_json((out / "results.json").read_text(encoding="utf-8"))
         return

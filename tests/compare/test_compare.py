@@ -17,6 +17,7 @@ from beamtree.compare.systems import SYSTEMS, choose_systems
 from beamtree.compare.task import Task, result_path
 from beamtree.config import Config
 from beamtree.errors import InputError
+from beamtree.training.exclusive import claimed_folder
 from tests.cli.beamtree_command import Command, write_sample
 
 QUICK = "popularity,item-to-item,beamtree-instant"
@@ -115,7 +116,13 @@ def test_the_list_names_every_system(beamtree: Command) -> None:
     assert "item-to-item" in beamtree("compare", "--list").out
 
 
-def test_what_is_wrong_is_said(beamtree: Command) -> None:
+def test_what_is_wrong_is_said(beamtree: Command, folder: Path) -> None:
     assert "Give the log" in beamtree("compare").message
+    quick = ("compare", "ratings.csv", "--systems", "popularity")
+    assert "Could not write to" in beamtree(*quick, "--out", "ratings.csv/x").message
+    with claimed_folder(folder / "out", otherwise="wait"):
+        refused = beamtree(*quick, "--out", "out")
+    assert refused.code == 1
+    assert "give another --out" in refused.message
     with pytest.raises(InputError, match="'nobody'"):
         choose_systems("popularity,nobody")

@@ -69,7 +69,7 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
         measured = measure_system(fitted, dataset, split, config=config, cutoffs=task.cutoffs)
     return {
         **measured.figures(),
-        "per_user": {name: values.tolist() for name, values in measured.metrics.per_user.items()},
+        "per_user": {name: values.round(4).tolist() for name, values in measured.metrics.per_user.items()},
         "users": measured.metrics.num_users,
         "catalogue": len(dataset.items),
         "protocol": describe_protocol(config, measured.metrics),

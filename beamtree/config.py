@@ -41,6 +41,9 @@ class LogSettings(_Section):
 
     columns: dict[str, str] = Field({}, description="our name -> the file's, for user_id, item_id, timestamp, rating")
     item_columns: dict[str, str] = Field({}, description="our name -> the item table's: item_id, category, title")
+    item_features: dict[str, Literal["category", "categories", "number", "vector", "ignore"]] = Field(
+        {}, description="column of the item table -> what it is as a feature; default: inferred from its values"
+    )
     min_rating: float | None = Field(None, description="keep rows rated at least so")
     event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
     since: str | float | None = Field(None, description="keep rows from this moment on")
@@ -340,6 +343,9 @@ class EstimatorSettings(_Section):
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.2, description="while training")
     first_vectors: Literal["cooccurrence", "random"] = Field(
         "cooccurrence", description="items start from who interacted with what, or at random, as published"
+    )
+    item_features: bool = Field(
+        False, description="what the columns of the item table say of an item is learned as a part of its vector"
     )
     negatives: Annotated[int, Field(ge=1)] | Literal["auto", "all"] = Field(
         "auto",

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
+from beamtree.data.features import Features, FeatureSchema
 from beamtree.data.split import Split
 from beamtree.evaluation.protocol import describe_protocol
 from beamtree.fitting.computation import learning_device
 from beamtree.fitting.validation import estimator_validation, sample_users
 from beamtree.model.estimator import Estimator
+from beamtree.model.features import FeatureVectors
 from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
@@ -23,7 +25,7 @@ MakeEstimator = Callable[[Dataset, Split], Estimator]
 
 def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory: Path) -> EstimatorStore:
     """The place in `directory` of the estimator for this data, split and settings."""
-    seed = _seed(config)
+    seed, (_, features) = _seed(config), item_features(dataset, config=config)
     key = estimator_key(
         config.estimator,
         split=split,
@@ -33,6 +35,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
         horizon=[config.training.target_horizon, config.training.targets_per_history],
         seed=seed,
         protocol=describe_protocol(config),
+        **({} if features is None else {"features": features.digest()}),
     )
     return EstimatorStore.at(directory, key)
 
@@ -57,7 +60,7 @@ def train_estimator(
 
     InterruptedTraining when asked to stop; the next call goes on from there.
     """
-    seed = _seed(config)
+    seed, (schema, features) = _seed(config), item_features(dataset, config=config)
     users = sample_users(split.validation, config=config, seed=seed)
     return load_or_train_estimator(
         None if directory is None else estimator_store(dataset, split, config=config, directory=directory),
@@ -75,7 +78,18 @@ def train_estimator(
             checkpoint_minutes=config.training.checkpoint_minutes,
             should_stop=should_stop,
         ),
+        content=None
+        if features is None
+        else FeatureVectors(features, num_rows=schema.num_rows, width=config.estimator.width),
     )
+
+
+def item_features(dataset: Dataset, *, config: Config) -> tuple[FeatureSchema, Features | None]:
+    """What the item table says of the items, as the settings read it; None where they do not, or it says nothing."""
+    schema = FeatureSchema()
+    if config.estimator.item_features:
+        schema = FeatureSchema.infer(dataset.item_table, config.log.item_features)
+    return schema, schema.encode(dataset.item_table) if schema else None
 
 
 def _seed(config: Config) -> int:

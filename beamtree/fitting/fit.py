@@ -20,6 +20,7 @@ from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
 from beamtree.model.estimator import Estimator
 from beamtree.model.part import MakePart, MakePartOnTree
+from beamtree.model.sequence_encoder import SasRec
 from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
@@ -41,12 +42,13 @@ def fit_model(
     estimator_cache: Path | None = None,
     estimator: MakeEstimator | None = None,
     parts: Mapping[str, MakePart] | None = None,
+    on_encoder: Callable[[TrainedEstimator[SasRec]], None] = lambda _: None,
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
     estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned,
-    under names of their own.
+    under names of their own. on_encoder: called with the tower's encoder once it is trained.
     """
     is_rectified = config.training.method == "dtr-t-rl"
     if estimator is not None and not is_rectified:
@@ -72,7 +74,10 @@ def fit_model(
         trained = train_estimator(
             dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
         )
-    encoder = trained.estimator if has_tower and trained is not None else None
+    encoder = None
+    if has_tower and trained is not None:
+        encoder = trained.estimator
+        on_encoder(trained)
     run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder)
     labelling: TrainedEstimator[Estimator] | None = (made or trained) if is_rectified else None
     rounds = learn_in_rounds(run, None if labelling is None else labelling.estimator)

@@ -22,23 +22,28 @@ def item_softmax_loss(
     proposal: Proposal,
     generator: torch.Generator,
     left_out: Callable[[Tensor], Tensor] | None = None,
+    content: Callable[[Tensor | None], Tensor] | None = None,
 ) -> Tensor:
     """Mean cross-entropy of the targets over all items, or over a sample of so many draws.
 
     items: (items, width), read by rows where a sample is drawn; inputs: history items of any shape, -1 = none; targets:
     (rows, targets), which share the row evenly, -1 = none, except the first. encode: from vectors (*inputs, width) to
     what is expected (rows, width). left_out: from the inputs to items (rows, some) that a row does not compete with.
-    proposal: where a sample is drawn from; generator: on the device of the items.
+    proposal: where a sample is drawn from; generator: on the device of the items. content: what is added to the vectors
+    of items (n,), or of all.
     """
     if negatives is None:
         read, labels = _moved(inputs, targets, device=items.device)
-        vectors = encode(look_up(read, items))
-        return softmax_loss(vectors, items, labels, left_out=None if left_out is None else left_out(read)) / len(labels)
+        table = items if content is None else items + content(None)
+        vectors = encode(look_up(read, table))
+        return softmax_loss(vectors, table, labels, left_out=None if left_out is None else left_out(read)) / len(labels)
     drawn, stand_for = proposal.draw(negatives, generator=generator)
     # Of a large table a step meets few rows: only these are looked up, once, and have a gradient each.
     met, places = _renumbered(inputs, targets, drawn.numpy(), count=len(items))
     rows, read, labels, sample = _moved(met, *places, device=items.device)
     known = functional.embedding(rows, items, sparse=True)
+    if content is not None:
+        known = known + content(rows)
     vectors = encode(look_up(read, known))
     total = sampled_softmax_loss(
         vectors,

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
+from beamtree.model.features import FeatureVectors
 from beamtree.model.item_softmax import item_softmax_loss, look_up
 from beamtree.model.packing import Packing, attend
 from beamtree.model.proposal import Proposal
@@ -120,10 +121,19 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
 
 
 class SasRec(nn.Module):
-    """Self-attention over the history; an item's score is the inner product of its own embedding with the result."""
+    """Self-attention over the history; an item's score is the inner product of its own embedding with the result.
+
+    content: what features add to the items' embeddings; None where they have none.
+    """
 
     def __init__(
-        self, settings: EstimatorSettings, *, num_items: int, history_length: int, generator: torch.Generator
+        self,
+        settings: EstimatorSettings,
+        *,
+        num_items: int,
+        history_length: int,
+        generator: torch.Generator,
+        content: FeatureVectors | None = None,
     ) -> None:
         super().__init__()
         self.history_length = history_length
@@ -134,6 +144,7 @@ class SasRec(nn.Module):
         self.dropout = settings.dropout
         self.negatives = settings.negatives_of(num_items)
         initialise(self, generator)
+        self.content = content
 
     def loss(
         self,
@@ -165,6 +176,7 @@ class SasRec(nn.Module):
             negatives=self.negatives,
             proposal=proposal,
             generator=generator,
+            content=self.content,
         )
 
     @property
@@ -175,9 +187,10 @@ class SasRec(nn.Module):
     @torch.no_grad()
     def scores(self, histories: Int32Array) -> Float32Array:
         """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
-        scores = np.empty((len(histories), len(self.items)), dtype=np.float32)
+        table = self.table()
+        scores = np.empty((len(histories), len(table)), dtype=np.float32)
         for rows, expected in self._expectations(histories):
-            scores[rows] = (expected @ self.items.T).cpu().numpy()
+            scores[rows] = (expected @ table.T).cpu().numpy()
         return scores
 
     @torch.no_grad()
@@ -190,7 +203,7 @@ class SasRec(nn.Module):
 
     def _expectations(self, histories: Int32Array) -> Iterator[tuple[slice, Tensor]]:
         """Some rows of the histories at a time, and what comes after each of these (rows, width)."""
-        was_training = self.training
+        was_training, table = self.training, self.table()
         self.eval()
         try:
             for first in range(0, len(histories), HISTORIES_AT_A_TIME):
@@ -198,13 +211,17 @@ class SasRec(nn.Module):
                 latest = np.ascontiguousarray(histories[rows, -self.history_length :])
                 part = torch.from_numpy(latest).to(self.items.device, torch.int64)
                 # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
-                yield rows, self.encoder.expectation(look_up(part, self.items), present=part >= 0)
+                yield rows, self.encoder.expectation(look_up(part, table), present=part >= 0)
         finally:
             self.train(was_training)
 
+    def table(self) -> Tensor:
+        """The vectors of all items (items, width), what their features add included."""
+        return self.items if self.content is None else self.items + self.content()
+
     def item_vectors(self) -> Float32Array:
-        """The items' own embeddings (items, width)."""
-        result: Float32Array = self.items.detach().cpu().numpy()
+        """The same as an array, without a gradient."""
+        result: Float32Array = self.table().detach().cpu().numpy()
         return result
 
 

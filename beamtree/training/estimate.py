@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import torch
@@ -14,9 +14,10 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
+from beamtree.model.features import FeatureVectors
 from beamtree.model.proposal import Proposal
 from beamtree.model.sequence_encoder import SasRec
-from beamtree.training.checkpoint import has_checkpoint
+from beamtree.training.checkpoint import copied, has_checkpoint
 from beamtree.training.estimator_store import EstimatorStore
 from beamtree.training.events import ESTIMATOR, EstimatorAwaited, Listener
 from beamtree.training.horizon import TargetHorizon
@@ -25,6 +26,7 @@ from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.schedule import estimator_schedule
 from beamtree.training.trainer import CheckpointPlan, Trainer
 from beamtree.training.windows import TrainingWindows, WindowBatch
+from beamtree.types import AnyArray
 
 CPU = torch.device("cpu")
 
@@ -60,11 +62,15 @@ EstimatorT = TypeVar("EstimatorT", bound=Estimator, covariant=True)
 
 @dataclass(frozen=True)
 class TrainedEstimator(Generic[EstimatorT]):
-    """A trained estimator, the seconds that its training took, and whether it was found instead of trained now."""
+    """A trained estimator, the seconds that its training took, and whether it was found instead of trained now.
+
+    optimiser: its arrays by name when training ended, for those who go on from there.
+    """
 
     estimator: EstimatorT
     seconds: float
     is_reused: bool
+    optimiser: Mapping[str, AnyArray] = field(default_factory=dict)
 
 
 def load_or_train_estimator(
@@ -75,16 +81,18 @@ def load_or_train_estimator(
     num_items: int,
     history_length: int,
     run: EstimatorRun,
+    content: FeatureVectors | None = None,
 ) -> TrainedEstimator[SasRec]:
     """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
 
-    While another run trains it, this one waits.
+    content: what features add to the items' vectors, before learning. While another run trains it, this one waits.
     """
     estimator = SasRec(
         run.settings,
         num_items=num_items,
         history_length=history_length,
         generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
+        content=content,
     ).to(run.device)
     if store is None:
         return _train(estimator, sequences, split, run=run, store=None)
@@ -130,7 +138,9 @@ def sequence_learner(
 
 def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator[SasRec] | None:
     seconds = store.load(estimator)
-    return None if seconds is None else TrainedEstimator(estimator.eval(), seconds, is_reused=True)
+    if seconds is None:
+        return None
+    return TrainedEstimator(estimator.eval(), seconds, is_reused=True, optimiser=store.optimiser())
 
 
 def _train(
@@ -147,9 +157,10 @@ def _train(
     plan = None
     if store is not None:
         plan = CheckpointPlan(store.unfinished, store.identity, resume=True, minutes=run.checkpoint_minutes)
+    learner = sequence_learner(estimator, windows=windows, seed=run.seed, seen_count=run.seen_count)
     trainer = Trainer(
         ESTIMATOR,
-        sequence_learner(estimator, windows=windows, seed=run.seed, seen_count=run.seen_count),
+        learner,
         windows,
         schedule=estimator_schedule(
             run.settings,
@@ -165,6 +176,7 @@ def _train(
         clock=run.clock,
     )
     seconds = trainer.run(seconds_before=run.clock() - started).seconds
+    optimiser = copied(learner.optimiser_arrays())
     if store is not None:
-        store.save(estimator, seconds=seconds)
-    return TrainedEstimator(estimator, seconds, is_reused=False)
+        store.save(estimator, seconds=seconds, optimiser=optimiser)
+    return TrainedEstimator(estimator, seconds, is_reused=False, optimiser=optimiser)

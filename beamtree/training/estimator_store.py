@@ -19,6 +19,7 @@ from beamtree.config import EstimatorSettings
 from beamtree.data.split import HeldOut, Split
 from beamtree.training.checkpoint import (
     FORMAT_VERSION,
+    Arrays,
     Checkpoint,
     Identity,
     has_checkpoint,
@@ -27,6 +28,7 @@ from beamtree.training.checkpoint import (
 )
 from beamtree.training.exclusive import exclusive
 from beamtree.training.module_arrays import load_module_arrays, module_arrays
+from beamtree.types import AnyArray
 
 KIND = "finished estimator"
 LEARNING_VERSION = 6
@@ -78,9 +80,14 @@ class EstimatorStore:
         load_module_arrays(estimator, kept.group("model"))
         return float(kept.progress["seconds"])
 
-    def save(self, estimator: nn.Module, *, seconds: float) -> None:
-        """Keep a finished estimator, and forget how it came about."""
-        kept = Checkpoint({"seconds": seconds}, {"model": module_arrays(estimator)})
+    def optimiser(self) -> Arrays:
+        """The optimiser's arrays of the finished estimator; empty where they were not kept."""
+        kept = load_checkpoint(self.finished, kind=KIND, identity=self.identity)
+        return {} if kept is None else kept.group("optimiser")
+
+    def save(self, estimator: nn.Module, *, seconds: float, optimiser: Mapping[str, AnyArray] | None = None) -> None:
+        """Keep a finished estimator and its optimiser's arrays, and forget how it came about."""
+        kept = Checkpoint({"seconds": seconds}, {"model": module_arrays(estimator), "optimiser": optimiser or {}})
         save_checkpoint(self.finished, kept, kind=KIND, identity=self.identity)
         shutil.rmtree(self.unfinished, ignore_errors=True)
 

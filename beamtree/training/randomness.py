@@ -7,7 +7,18 @@ import numpy.typing as npt
 import torch
 
 Purpose = Literal[
-    "order", "negatives", "dropout", "validation", "leaves", "weights", "estimator", "targets", "item vectors", "guide"
+    "order",
+    "negatives",
+    "dropout",
+    "validation",
+    "leaves",
+    "weights",
+    "estimator",
+    "targets",
+    "item vectors",
+    "guide",
+    "newest",
+    "update",
 ]
 
 _STREAM: dict[Purpose, int] = {
@@ -21,6 +32,8 @@ _STREAM: dict[Purpose, int] = {
     "targets": 8,
     "item vectors": 9,
     "guide": 10,
+    "newest": 11,
+    "update": 12,
 }
 
 

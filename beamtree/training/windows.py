@@ -1,7 +1,7 @@
 """Training spans cut into windows: what a sequence encoder learns from, targets after every input."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +74,10 @@ class TrainingWindows:
     def lengths(self) -> Int64Array:
         """Inputs of each window (windows,)."""
         return self.end - self.first - 1
+
+    def take(self, chosen: Int64Array) -> "TrainingWindows":
+        """Some of the windows."""
+        return replace(self, first=self.first[chosen], end=self.end[chosen], span_end=self.span_end[chosen])
 
     def counts(self, num_items: int) -> Int64Array:
         """How often each item (items,) is next in line."""

@@ -1,0 +1,338 @@
+"""Columns of a table as features that a network can read: rows of one embedding table, and plain numbers.
+
+A column is a category (one value), categories (several values), a number or a vector. Each value of a category has a
+row of its own where it occurs at least twice; rarer and later ones share a few rows by their hash. A number stands
+between two of its quantiles, and shares itself between their rows. A vector stays as it is. What is missing has no row.
+
+    features of a row  =  sum over its entries of weight * embedding[entry]  +  vector @ projection
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+import polars as pl
+from pydantic import TypeAdapter, ValidationError
+
+from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
+from beamtree.errors import DataError, SettingsError
+from beamtree.types import Float32Array, Float64Array, Int32Array
+
+FeatureKind = Literal["category", "categories", "number", "vector"]
+DeclaredKind = Literal["category", "categories", "number", "vector", "ignore"]
+
+HASHED_ROWS: Final = 32
+"""Rows that all rare and unknown values of a column share."""
+MOST_VALUES: Final = 20_000
+"""Values of a column with a row of their own, the most frequent ones."""
+FEWEST_SHARING: Final = 2
+"""A value of fewer rows than this says nothing that others could learn from."""
+QUANTILES: Final = 16
+NAMES_THINGS: Final = 0.5
+"""A column of texts with more distinct values than this share of its rows names things, as titles do."""
+SEPARATORS: Final = ("|", ";", ",", " ")
+SHARE_WITH_SEVERAL: Final = 0.2
+"""From this share of its rows on, a column with a separator in it holds several values."""
+
+ROW, ENTRY, WEIGHT, VALUE = "row", "entry", "weight", "value"
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The features of some rows of a table.
+
+    entries: int32 (rows, most entries), rows of the embedding table, 0 beyond those that a row has; weights: float32,
+    the same shape, 0 there; vectors: float32 (rows, size), of size 0 where no column holds vectors.
+    """
+
+    entries: Int32Array
+    weights: Float32Array
+    vectors: Float32Array
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def digest(self) -> str:
+        """Equal features, equal digest."""
+        hashed = blake2b(digest_size=16)
+        for array in (self.entries, self.weights, self.vectors):
+            hashed.update(f"{array.shape};".encode() + np.ascontiguousarray(array).tobytes())
+        return hashed.hexdigest()
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """One column: its kind, and what of its values has to be remembered.
+
+    values: those with a row of their own; separator: between several values in a text; quantiles: of a number, rising;
+    size: of a vector; scale: what vectors are divided by.
+    """
+
+    name: str
+    kind: FeatureKind
+    values: tuple[str, ...] = ()
+    separator: str | None = None
+    quantiles: tuple[float, ...] = ()
+    size: int = 0
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, column: pl.Series, kind: FeatureKind) -> Self:
+        """What a column has to be remembered by; DataError where it cannot be read as this kind."""
+        if kind == "vector":
+            vectors = _vectors(column)
+            lengths = np.linalg.norm(vectors, axis=1)
+            typical = float(lengths[lengths > 0.0].mean()) if (lengths > 0.0).any() else 1.0
+            return cls(column.name, kind, size=vectors.shape[1], scale=typical)
+        if kind == "number":
+            numbers = _numbers(column)
+            quantiles = np.unique(np.nanquantile(numbers, np.linspace(0.0, 1.0, QUANTILES)))
+            return cls(column.name, kind, quantiles=tuple(quantiles.tolist()))
+        separator = _separator(column) if kind == "categories" else None
+        counts = _exploded(column, separator).group_by(VALUE).len().filter(pl.col("len") >= FEWEST_SHARING)
+        values = counts.sort("len", VALUE, descending=[True, False])[VALUE].head(MOST_VALUES)
+        return cls(column.name, kind, values=tuple(values), separator=separator)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the embedding table."""
+        return len(self.quantiles) + (len(self.values) + HASHED_ROWS if self.kind.startswith("categor") else 0)
+
+    def entries(self, column: pl.Series) -> pl.DataFrame:
+        """The rows of the embedding table, from 0 on, that each row of the column has: columns row, entry, weight."""
+        if self.kind == "number":
+            return _between(_numbers(column), np.array(self.quantiles))
+        given = _exploded(column, self.separator)
+        known = pl.DataFrame({VALUE: pl.Series(self.values, dtype=pl.String), ENTRY: np.arange(len(self.values))})
+        rare = given.join(known, on=VALUE, how="anti")[VALUE].unique()
+        hashed = pl.DataFrame(
+            {VALUE: rare, ENTRY: [len(self.values) + _hash(text) for text in rare]}, schema=known.schema
+        )
+        joined = given.join(pl.concat([known, hashed]), on=VALUE, how="left", maintain_order="left")
+        return joined.select(ROW, ENTRY, (pl.len().over(ROW).cast(pl.Float64) ** -0.5).alias(WEIGHT))
+
+    def vectors(self, column: pl.Series) -> Float32Array:
+        """Vectors (rows, size), scaled; DataError where they have another size."""
+        vectors = _vectors(column)
+        if vectors.shape[1] != self.size:
+            raise DataError(
+                f"Expected vectors of {self.size} numbers in the column {self.name!r}, as when the model was fitted, "
+                f"got {vectors.shape[1]}. Make them with the same model of texts or images."
+            )
+        return vectors / np.float32(self.scale)
+
+    def described(self) -> str:
+        """A word on the column for people."""
+        several = f"{len(self.values):,} values"
+        of_kind = {"category": several, "categories": several, "number": "number", "vector": f"vector of {self.size}"}
+        return f"{self.name} ({of_kind[self.kind]})"
+
+
+@dataclass(frozen=True)
+class FeatureSchema:
+    """All columns of a table that are features, in the order of their rows in the embedding table."""
+
+    columns: tuple[FeatureColumn, ...] = ()
+
+    @classmethod
+    def infer(cls, table: pl.DataFrame, declared: Mapping[str, DeclaredKind] | None = None) -> Self:
+        """What the columns of a table are, unless it is declared; ids, titles and texts that name things are left out.
+
+        SettingsError where a column is declared that the table lacks, DataError where it cannot be what it is declared.
+        """
+        wanted = dict(declared or {})
+        unknown = [name for name in wanted if name not in table.columns]
+        if unknown:
+            raise SettingsError(
+                f"There is no column {unknown[0]!r} to take features from; the table has {', '.join(table.columns)}."
+            )
+        kinds = [(column, wanted.get(column.name) or _kind_of(column)) for column in table.iter_columns()]
+        return cls(
+            tuple(
+                FeatureColumn.of(column, kind)
+                for column, kind in kinds
+                if kind is not None and kind != "ignore" and column.null_count() < len(column)
+            )
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.columns)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the embedding table; the first stands for nothing."""
+        return 1 + sum(column.num_rows for column in self.columns)
+
+    @property
+    def vector_size(self) -> int:
+        """Numbers in the vectors of all columns."""
+        return sum(column.size for column in self.columns)
+
+    def encode(self, table: pl.DataFrame) -> Features:
+        """The features of a table's rows; a column that it lacks is missing everywhere.
+
+        DataError where a column cannot be read as what it was when the schema was made.
+        """
+        vectors, found, first = [np.zeros((table.height, 0), dtype=np.float32)], [], 1
+        for column in self.columns:
+            values = table[column.name] if column.name in table.columns else None
+            if column.kind == "vector":
+                given = None if values is None else column.vectors(values)
+                vectors.append(np.zeros((table.height, column.size), dtype=np.float32) if given is None else given)
+            elif values is not None:
+                found.append(column.entries(values).with_columns(pl.col(ENTRY).cast(pl.Int64) + first))
+            first += column.num_rows
+        return Features(*_padded(found, height=table.height), np.concatenate(vectors, axis=1))
+
+    def lines(self) -> list[str]:
+        """What is read from the columns, as a sentence."""
+        described = ", ".join(column.described() for column in self.columns)
+        return [f"features of the items: {described}"] if described else []
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """For a file; `from_json` reads it."""
+        return [asdict(column) for column in self.columns]
+
+    @classmethod
+    def from_json(cls, columns: object) -> Self:
+        """What `as_json` gave; DataError where it is something else."""
+        try:
+            return cls(TypeAdapter(tuple[FeatureColumn, ...]).validate_python(columns))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            place = ".".join(map(str, fault["loc"]))
+            raise DataError(f"The features of the model cannot be read: {place}: {fault['msg']}.") from error
+
+
+def _kind_of(column: pl.Series) -> FeatureKind | None:
+    """The kind that the values of a column suggest; None where they are no features."""
+    dtype, present = column.dtype, column.drop_nulls()
+    if column.name in (ITEM_ID, TITLE) or present.is_empty():
+        return None
+    if column.name == CATEGORY:
+        return "category"
+    if isinstance(dtype, pl.List | pl.Array):
+        return "vector" if dtype.inner.is_float() else "categories" if _is_text(dtype.inner) else None
+    if dtype == pl.Boolean:
+        return "category"
+    if dtype.is_numeric() or dtype.is_temporal():
+        return "number"
+    if not _is_text(dtype):
+        return None
+    separator = _separator(column)
+    if separator is not None:
+        distinct = _exploded(column, separator)[VALUE].n_unique()
+        return "categories" if distinct <= NAMES_THINGS * len(present) else None
+    return "category" if present.n_unique() <= NAMES_THINGS * len(present) else None
+
+
+def _is_text(dtype: object) -> bool:
+    return dtype in (pl.String, pl.Categorical, pl.Enum)
+
+
+def _separator(column: pl.Series) -> str | None:
+    """What separates several values in the texts of a column; None where each holds one, or the type says it all.
+
+    Blanks separate only where most of the words occur in many rows: names of one thing have blanks too.
+    """
+    if not _is_text(column.dtype):
+        return None
+    texts = column.drop_nulls().cast(pl.String)
+    for mark in SEPARATORS[:-1]:
+        if texts.str.contains(mark, literal=True).mean() >= SHARE_WITH_SEVERAL:  # type: ignore[operator]
+            return mark
+    words = texts.str.split(" ").explode().n_unique()
+    return SEPARATORS[-1] if words * 4 <= texts.n_unique() else None
+
+
+def _exploded(column: pl.Series, separator: str | None) -> pl.DataFrame:
+    """The distinct values of each row of a column as texts: columns row, value; blank ones are none."""
+    if isinstance(column.dtype, pl.List | pl.Array):
+        values = column.cast(pl.List(pl.String))
+    elif separator is None:
+        values = column.cast(pl.String)
+    else:
+        values = column.cast(pl.String).str.split(separator)
+    frame = pl.DataFrame({ROW: np.arange(len(column)), VALUE: values})
+    if values.dtype != pl.String:
+        frame = frame.explode(VALUE)
+    return (
+        frame.with_columns(pl.col(VALUE).str.strip_chars())
+        .filter(pl.col(VALUE).is_not_null() & (pl.col(VALUE) != ""))
+        .unique(maintain_order=True)
+    )
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=4).digest(), "little") % HASHED_ROWS
+
+
+def _numbers(column: pl.Series) -> Float64Array:
+    """A column as numbers, nan where one is missing; moments count as what they are stored as."""
+    physical = column.to_physical() if column.dtype.is_temporal() else column
+    numbers = physical.cast(pl.Float64, strict=False)
+    if numbers.null_count() > column.null_count():
+        wrong = column.filter(numbers.is_null() & column.is_not_null()).item(0)
+        raise DataError(
+            f"Expected numbers in the column {column.name!r}, got {wrong!r}. Correct the column, or declare it as a "
+            "category."
+        )
+    found: Float64Array = numbers.fill_null(float("nan")).to_numpy()
+    return np.where(np.isfinite(found), found, np.nan)
+
+
+def _between(numbers: Float64Array, quantiles: Float64Array) -> pl.DataFrame:
+    """Numbers (rows,) between two quantiles each, with the share of either: columns row, entry, weight."""
+    rows = np.flatnonzero(np.isfinite(numbers))
+    inside = np.clip(numbers[rows], quantiles[0], quantiles[-1])
+    upper = np.clip(np.searchsorted(quantiles, inside), min(1, len(quantiles) - 1), len(quantiles) - 1)
+    lower = np.maximum(upper - 1, 0)
+    apart = np.where(upper > lower, quantiles[upper] - quantiles[lower], 1.0)
+    share = np.where(upper > lower, (inside - quantiles[lower]) / apart, 1.0)
+    both = pl.DataFrame(
+        {
+            ROW: np.repeat(rows, 2),
+            ENTRY: np.stack([lower, upper], axis=1).ravel(),
+            WEIGHT: np.stack([1.0 - share, share], axis=1).ravel(),
+        }
+    )
+    return both.filter(pl.col(WEIGHT) > 0.0)
+
+
+def _vectors(column: pl.Series) -> Float32Array:
+    """A column of lists of numbers as (rows, size), zeros where one is missing."""
+    if not isinstance(column.dtype, pl.List | pl.Array) or not column.dtype.inner.is_numeric():
+        raise DataError(
+            f"Expected lists of numbers in the column {column.name!r}, got {column.dtype}. Store each vector as a list "
+            "of floats, as Parquet files can."
+        )
+    lists = column.cast(pl.List(pl.Float32))
+    sizes = lists.drop_nulls().list.len().unique()
+    if len(sizes) != 1 or lists.list.eval(pl.element().is_null()).list.any().any():
+        raise DataError(
+            f"Expected vectors of one size and without gaps in the column {column.name!r}, got sizes "
+            f"{', '.join(map(str, sizes.sort()))}."
+        )
+    vectors = np.zeros((len(column), sizes.item(0)), dtype=np.float32)
+    vectors[lists.is_not_null().to_numpy()] = np.stack(lists.drop_nulls().to_list() or [np.zeros(sizes.item(0))])
+    if not np.isfinite(vectors).all():
+        raise DataError(f"Expected finite numbers in the vectors of the column {column.name!r}.")
+    return vectors
+
+
+def _padded(found: list[pl.DataFrame], *, height: int) -> tuple[Int32Array, Float32Array]:
+    """Entries and weights (rows, most entries of a row) from frames of row, entry, weight."""
+    if not found:
+        return np.zeros((height, 0), dtype=np.int32), np.zeros((height, 0), dtype=np.float32)
+    columns = [ROW, ENTRY, WEIGHT]
+    joined = pl.concat([frame.select(columns) for frame in found]).sort(ROW, maintain_order=True)
+    rows = joined[ROW].to_numpy()
+    counts = np.bincount(rows, minlength=height)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    entries = np.zeros((height, int(counts.max(initial=0))), dtype=np.int32)
+    weights = np.zeros(entries.shape, dtype=np.float32)
+    entries[rows, places] = joined[ENTRY].to_numpy()
+    weights[rows, places] = joined[WEIGHT].to_numpy()
+    return entries, weights

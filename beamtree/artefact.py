@@ -214,6 +214,8 @@ def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDAr
         weights = {f"attention/{name}": array for name, array in weights.items()}
     if manifest["format_version"] <= 2 and "memory/popularity" in weights:
         weights.setdefault("memory/returns", np.ones_like(weights["memory/popularity"]))
+    if manifest["format_version"] <= 4 and "memory/popularity" in weights:
+        weights |= {"memory/weights.trend": np.array(0.0), "memory/trend": np.empty(0, dtype=np.float32)}
     if manifest["format_version"] == 3 and weights.pop("memory/weights.power", np.array(1.0)) != 1.0:
         raise InputError("It raises its counted evidence to a power, which this version does not: fit the model again.")
     return weights

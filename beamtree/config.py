@@ -211,6 +211,10 @@ class MemorySettings(_Section):
         None, description="weight of own repeats, negative against them; default: calibrated, 0 where seen are excluded"
     )
     popularity: float | None = Field(None, ge=0.0, description="weight of popularity; default: calibrated")
+    trend: bool = Field(
+        True,
+        description="weigh what is popular of late: at updates, and in fits that hold out what came after a moment",
+    )
     fade: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         None, description="weight of a history item relative to the next later one; default: calibrated"
     )

@@ -10,6 +10,7 @@
     │       ├── UnknownUsersError    users without a stored history
     │       └── ColdStartError       histories without any known item, where that is an error
     ├── ArtefactError            a saved model or checkpoint that is missing, damaged or of another version
+    ├── UpdateRefused            an update that would do worse than the model in use
     ├── DivergedError            training produced a loss that is not finite or runs away
     └── InterruptedTraining      training was asked to stop; a checkpoint is on disk
 
@@ -65,6 +66,10 @@ class ColdStartError(UnknownIdsError):
 
 class ArtefactError(BeamtreeError):
     """A saved model or checkpoint is missing, damaged, or of another version."""
+
+
+class UpdateRefused(BeamtreeError):
+    """An update would do worse on the newest interactions than the model in use; nothing was changed."""
 
 
 class DivergedError(BeamtreeError):

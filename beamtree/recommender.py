@@ -39,7 +39,10 @@ from beamtree.retrieval.tables import recommend_histories, recommend_users, simi
 if TYPE_CHECKING:
     from beamtree.fitting.estimator import MakeEstimator
     from beamtree.model.part import MakePart
+    from beamtree.model.sequence_encoder import SasRec
+    from beamtree.training.estimate import TrainedEstimator
     from beamtree.training.events import Event, Listener
+    from beamtree.updating.state import UpdateState
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,8 @@ class DeepTreeRetriever:
         self._dataset: Dataset | None = None
         self._test_metrics: Metrics | None = None
         self._test_comparison: Comparison | None = None
+        self._state: UpdateState | None = None
+        self._folder: Path | None = None
 
     def fit(
         self,
@@ -109,6 +114,7 @@ class DeepTreeRetriever:
             from beamtree.training.events import EpochCutShort, LogPrepared
             from beamtree.training.exclusive import claimed_folder
             from beamtree.training.interrupt import stop_requests
+            from beamtree.updating.state import state_of_fit
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
@@ -120,6 +126,7 @@ class DeepTreeRetriever:
         config, dataset = prepared.config, prepared.dataset
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
+        encoders: list[TrainedEstimator[SasRec]] = []
         with _listening(listen, progress=progress) as say, claim, stop_requests() as should_stop:
             say(LogPrepared(tuple(prepared.lines())))
             split = split_dataset(dataset, config=config)
@@ -137,6 +144,7 @@ class DeepTreeRetriever:
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
                 parts=self._parts,
+                on_encoder=encoders.append,
             )
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
         recommender, metrics = Recommender(artefact, parts=self._parts), None
@@ -146,7 +154,58 @@ class DeepTreeRetriever:
             recommender = Recommender(replace(artefact, metrics={"test": dict(metrics)}), parts=self._parts)
         self._recommender, self._interactions = recommender, checked
         self._dataset, self._test_metrics, self._test_comparison = dataset, metrics, None
+        self._state = state_of_fit(dataset, encoders)
         return self
+
+    def update(
+        self,
+        interactions: InteractionLog | Source,
+        items: Source | None = None,
+        *,
+        force: bool = False,
+        work_dir: str | Path | None = None,
+        resume: bool = False,
+        progress: bool | None = None,
+        listen: "Listener | None" = None,
+    ) -> Self:
+        """Go on with the rows of a log that are newer than all that was learned from, new items and users included.
+
+        items: a table that describes new items. force: take the update even if it does worse than the model as it is
+        when both are asked what a tenth of the users did in the new rows; otherwise UpdateRefused, and nothing
+        changes. A loaded model finds what it needs beside its folder, where `save` left it. The other arguments are
+        those of `fit`.
+        """
+        from beamtree.training.interrupt import stop_requests
+        from beamtree.updating.encoder import Continuation
+        from beamtree.updating.update import update_model
+
+        artefact = self.recommender.artefact
+        item_table = None if items is None else read_items(items, columns=self.config.log.item_columns)
+        directory = None if work_dir is None else Path(work_dir)
+        with _listening(listen, progress=progress) as say, stop_requests() as should_stop:
+            updated = update_model(
+                artefact,
+                self._update_state(),
+                self._read(interactions),
+                items=item_table,
+                continuation=Continuation(say, should_stop, directory, resume=resume),
+            )
+        if not force:
+            updated.refuse_if_worse()
+        log.info("updated: %s", "; ".join(updated.lines()))
+        self._recommender, self._state = Recommender(updated.artefact), updated.state
+        self._interactions = self._dataset = self._test_metrics = self._test_comparison = None
+        return self
+
+    def _update_state(self) -> "UpdateState":
+        """What the model needs to go on: from the fit, or from beside the folder that it was loaded from."""
+        from beamtree.updating.state import load_state
+
+        if self._state is None:
+            if self._folder is None:
+                raise InputError("This model has no log to go on from: fit it, or load it from the folder it lies in.")
+            self._state = load_state(self._folder, fingerprint=self.recommender.artefact.data_fingerprint)
+        return self._state
 
     def recommend(
         self,
@@ -323,9 +382,17 @@ class DeepTreeRetriever:
     def save(self, directory: str | Path) -> None:
         """Write the model to a folder; one that was there before is replaced as a whole.
 
-        A model card, README.md, is written beside it, with the baselines of the last `evaluate` on test users.
+        A model card, README.md, is written into it, with the baselines of the last `evaluate` on test users. What
+        `update` needs, the log among it, is kept beside the folder, in FOLDER.state: no server needs that.
         """
-        save_artefact(Path(directory), self.recommender.artefact)
+        from beamtree.updating.state import forget_others, save_state
+
+        folder, artefact = Path(directory), self.recommender.artefact
+        if self._state is not None:
+            save_state(folder, self._state, fingerprint=artefact.data_fingerprint)
+        save_artefact(folder, artefact)
+        if self._state is not None:
+            forget_others(folder, fingerprint=artefact.data_fingerprint)
         self.write_card(directory)
 
     def write_card(self, directory: str | Path) -> None:
@@ -340,7 +407,7 @@ class DeepTreeRetriever:
         """
         recommender = Recommender.load(directory, parts=parts)
         model = cls(recommender.artefact.config, parts=parts)
-        model._recommender = recommender
+        model._recommender, model._folder = recommender, Path(directory)
         return model
 
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:

@@ -31,7 +31,7 @@ class MemoryGraph:
             evidence = graph.apply("Add", evidence, pointed_to)
         if memory.weights.repeats != 0.0:
             evidence = graph.apply("Add", evidence, self._repeated(history, leaf_of_item))
-        if memory.weights.popularity > 0.0:
+        if memory.weights.popularity > 0.0 or memory.weights.trend > 0.0:
             is_met = graph.apply("Greater", evidence, self._number(0.0))
             popular = graph.apply("Where", is_met, *self._popularity())
             evidence = graph.apply("Add", evidence, popular)
@@ -95,12 +95,12 @@ class MemoryGraph:
         return graph.apply("Mul", logarithms, graph.constant("returns", of_leaf))
 
     def _popularity(self) -> tuple[str, str]:
-        """What popularity adds to each leaf (leaves,): to one that is pointed to, and to one that is not."""
+        """What popularity and trend add to each leaf (leaves,): to one that is pointed to, and to one that is not."""
         graph, memory, tree = self._graph, self._memory, self._tree
         of_leaf = np.zeros(tree.num_leaves, dtype=np.float32)
-        of_leaf[tree.leaf_of_item] = memory.weights.popularity * memory.popularity
+        of_leaf[tree.leaf_of_item] = memory.demand
         on_their_own = np.zeros_like(of_leaf)
-        most_popular = tree.leaf_of_item[memory.most_popular[:POPULAR_ITEMS]]
+        most_popular = tree.leaf_of_item[memory.most_demanded[:POPULAR_ITEMS]]
         on_their_own[most_popular] = of_leaf[most_popular]
         return graph.constant("popularity", of_leaf), graph.constant("popularity_alone", on_their_own)
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from beamtree.fitting.calibration import (
 )
 from beamtree.fitting.pool import CANDIDATES_EACH, CandidatePool, gather_candidates
 from beamtree.fitting.run import FitRun
+from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.fitting.validation import CUTOFFS, reaches_level, sample_users
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.part import MakePartOnTree
@@ -38,7 +39,7 @@ from beamtree.scorer import Scorer
 from beamtree.training.events import PartsWeighed
 from beamtree.training.trainer import SELECTION_METRIC
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray
+from beamtree.types import AnyArray, Float32Array
 
 MORE_USERS = 4
 """So many times the users of a validation are asked once for good: weights that suit few of them suit nobody else."""
@@ -89,9 +90,16 @@ def weigh(
     if choice.has_tower:
         arrays["tower/weight"] = np.array(weights.tower, dtype=np.float32)
         report["tower"] = weights.tower
+    trend = None
     if memory is not None:
-        arrays |= _named(memory.weighed(weights.memory))
-        report["memory"] = asdict(weights.memory)
+        memory = memory.weighed(weights.memory)
+        arrays |= _named(memory)
+        trend = _weighed_trend(arrays, tree, users, run=run, parts=parts)
+        if trend is not None:
+            memory = replace(memory, weights=replace(memory.weights, trend=trend.choice.weight), trend=trend.then)
+            arrays |= _named(memory)
+            report["trend"] = asdict(trend.choice)
+        report["memory"] = asdict(memory.weights)
         report["links"] = len(memory.transitions.items) + len(memory.company.items)
         report["memory_bytes"] = sum(array.nbytes for name, array in arrays.items() if name.startswith("memory/"))
     metric = None
@@ -101,9 +109,40 @@ def weigh(
             Engine(build_scorer(arrays, tree, config=config, parts=parts), tree), config.retrieval.beam_width
         )
         metric = evaluate(search, run.dataset, users, config=config, cutoffs=CUTOFFS)[SELECTION_METRIC]
+    if memory is not None and trend is not None:
+        arrays |= _named(replace(memory, trend=trend.now))
     seconds = time.monotonic() - started
     run.listen(PartsWeighed(_settings(choice, report), metric, is_calibrated=pool is not None, seconds=seconds))
     return Weighed(arrays, report | {"validation": metric, "seconds": round(seconds, 1)})
+
+
+@dataclass(frozen=True, eq=False)
+class _WeighedTrend:
+    """What the trend counts, and the trend itself (items,) when validation begins and when it is over."""
+
+    choice: TrendChoice
+    then: Float32Array
+    now: Float32Array
+
+
+def _weighed_trend(
+    arrays: Mapping[str, AnyArray],
+    tree: ItemTree,
+    users: HeldOut,
+    *,
+    run: FitRun,
+    parts: Mapping[str, MakePartOnTree] | None,
+) -> _WeighedTrend | None:
+    """The trend where everything after a moment is held out; None elsewhere, and in a log without dates."""
+    if run.config.data.holdout != "time" or not run.config.memory.trend or not len(users):
+        return None
+    known = KnownInteractions.before(users, run.dataset)
+    known_later = KnownInteractions.before(run.split.test, run.dataset)
+    if known is None or known_later is None:
+        return None
+    engine = Engine(build_scorer(arrays, tree, config=run.config, parts=parts), tree)
+    choice = weigh_trend(engine, run.dataset, users, known=known, config=run.config)
+    return _WeighedTrend(choice, known.trend(choice.half_life), known_later.trend(choice.half_life))
 
 
 def _candidates_of(
@@ -199,7 +238,8 @@ def _with_popularity(pool: CandidatePool, memory: Memory) -> CandidatePool:
 def _settings(choice: Choice, report: Mapping[str, Any]) -> dict[str, float]:
     """What was chosen, by the names of the settings that keep it."""
     chosen = {"estimator.weight": report["tower"]} if choice.has_tower else {}
-    return chosen | {f"memory.{name}": value for name, value in report.get("memory", {}).items()}
+    kinds = {name: value for name, value in report.get("memory", {}).items() if name != "trend"}
+    return chosen | {f"memory.{name}": value for name, value in kinds.items()}
 
 
 def _named(memory: Memory) -> dict[str, AnyArray]:

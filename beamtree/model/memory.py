@@ -8,10 +8,11 @@ leaves.
                       + company     * sum over the latest distinct items h of the cosine of h and item over users
                       + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
+                      + trend       * ln(1 + count of the item, halved with every half-life that has passed)
 
 returns(item) says how readily an item returns to those who had it, beside others; about 1 on average.
-Popularity adds to what is pointed to; besides, the POPULAR_ITEMS most popular eligible items take part on their own, so
-that a thin history still gets sensible answers.
+Popularity and trend add to what is pointed to; besides, the POPULAR_ITEMS eligible items that have most of both take
+part on their own, so that a thin history still gets sensible answers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,7 @@ class MemoryWeights:
     fade: float = 0.8
     repeat_fade: float = 0.99
     company: float = 0.0
+    trend: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +129,8 @@ class Memory:
     """What was counted, and how it is weighed.
 
     returns: float32 (items,), the root of how often an item returned against all items. popularity: float32 (items,),
-    ln(1 + count). gates: one for each level of the tree, from the root down; empty = 1
-    everywhere.
+    ln(1 + count). trend: float32 (items,), the same with faded counts, as of the newest interaction; empty = it does
+    not count. gates: one for each level of the tree, from the root down; empty = 1 everywhere.
     """
 
     transitions: Links
@@ -137,6 +139,7 @@ class Memory:
     popularity: Float32Array
     weights: MemoryWeights
     gates: tuple[float, ...] = field(default=())
+    trend: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
@@ -181,9 +184,15 @@ class Memory:
         return replace(self, weights=weights)
 
     @cached_property
-    def most_popular(self) -> Int32Array:
-        """Items (items,) by falling popularity, equal ones by rising number."""
-        return np.argsort(-self.popularity, kind="stable").astype(np.int32)
+    def demand(self) -> Float32Array:
+        """What popularity and trend say of each item, whoever asks: (items,), weighed."""
+        demand = np.float32(self.weights.popularity) * self.popularity
+        return demand + np.float32(self.weights.trend) * self.trend if self.trend.size else demand
+
+    @cached_property
+    def most_demanded(self) -> Int32Array:
+        """Items (items,) by falling demand, equal ones by rising number."""
+        return np.argsort(-self.demand, kind="stable").astype(np.int32)
 
     def reasons(self, history: Int32Array, item: int) -> list[Reason]:
         """The items of a history (positions,), oldest first, that point to an item, the strongest first."""
@@ -209,6 +218,7 @@ class Memory:
             "popularity": self.popularity,
             **{f"weights.{name}": np.array(weight) for name, weight in asdict(self.weights).items()},
             "gates": np.array(self.gates, dtype=np.float64),
+            "trend": self.trend,
         }
 
     @classmethod
@@ -224,6 +234,7 @@ class Memory:
                     **{field.name: float(arrays[f"weights.{field.name}"]) for field in fields(MemoryWeights)}
                 ),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
+                trend=arrays["trend"],
             )
         except KeyError as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error

@@ -57,11 +57,11 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     eligibility = Eligibility.of(requests, tree)
     is_eligible = np.zeros(tree.num_items, dtype=np.bool_)
     is_eligible[tree.item_at_leaf[eligibility.leaves(request)]] = True
-    if weights.popularity > 0.0:
-        popular = memory.most_popular[is_eligible[memory.most_popular]][:POPULAR_ITEMS]
+    if weights.popularity > 0.0 or weights.trend > 0.0:
+        popular = memory.most_demanded[is_eligible[memory.most_demanded]][:POPULAR_ITEMS]
         takes_part = of_item > 0.0
         takes_part[popular] = True
-        of_item += np.where(takes_part, np.float32(weights.popularity) * memory.popularity, np.float32(0.0))
+        of_item += np.where(takes_part, memory.demand, np.float32(0.0))
     evidence = np.zeros(tree.num_leaves, dtype=np.float32)
     evidence[tree.leaf_of_item] = np.where(is_eligible, of_item, np.float32(0.0))
     return evidence

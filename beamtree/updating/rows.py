@@ -1,0 +1,111 @@
+"""New rows of a log behind those that a model has learned from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
+from beamtree.data.dataset import Dataset
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import CLEAN_FIRST_TARGET, HeldOut, Spans, Split
+from beamtree.data.vocabulary import Vocabulary
+from beamtree.errors import DataError
+from beamtree.training.randomness import numpy_generator
+from beamtree.types import Int64Array
+from beamtree.updating.state import LearnedLog
+
+HELD_OUT_SHARE = 0.1
+MOST_HELD_OUT = 2000
+"""Of the users with new rows, so many show whether an update is better than the model before it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedLog:
+    """A log with new rows: for each user the known ones first.
+
+    known_end: int64 (users,), where the new rows of each user begin in the flat sequences. skipped: rows that were not
+    newer than what is known.
+    """
+
+    dataset: Dataset
+    known_end: Int64Array
+    skipped: int
+
+    @property
+    def num_new(self) -> int:
+        """New rows."""
+        return int((self.dataset.sequences.offsets[1:] - self.known_end).sum())
+
+
+def newer_rows(log: InteractionLog, known: LearnedLog, *, row_order: bool) -> tuple[pl.DataFrame, int]:
+    """Rows after the newest one that is known, and how many others there are.
+
+    row_order: the log has no times; all its rows are new. DataError where no row is new.
+    """
+    frame, newest = log.frame, known.newest
+    if newest is None:
+        return frame, 0
+    if row_order:
+        return frame.with_columns(pl.col(TIMESTAMP) + newest + 1), 0
+    rows = frame.filter(pl.col(TIMESTAMP) > newest)
+    if rows.height == 0:
+        latest = frame[TIMESTAMP].to_numpy().max()
+        raise DataError(
+            f"Expected rows after {newest}, the newest time that the model has learned from; the latest of these "
+            f"{frame.height:,} rows is at {latest}. Give a newer log, with times in the same unit."
+        )
+    return rows, frame.height - rows.height
+
+
+def extend_log(known: LearnedLog, rows: pl.DataFrame, *, item_table: pl.DataFrame, skipped: int) -> ExtendedLog:
+    """Known sequences with new rows behind them; unknown users are appended.
+
+    rows: user_id, item_id, timestamp, all of known items. item_table: a row for each item, in dense order.
+    """
+    items = Vocabulary(item_table[ITEM_ID])
+    ids = rows[USER_ID].cast(known.users.ids.dtype, strict=False)
+    if ids.null_count():
+        wrong = rows[USER_ID].filter(ids.is_null()).item(0)
+        raise DataError(f"Expected user ids like {known.users.ids.item(0)!r}, as the model knows them, got {wrong!r}.")
+    unknown = ids.filter(known.users.encode(ids) < 0).unique(maintain_order=True)
+    users = Vocabulary(pl.concat([known.users.ids, unknown.rename("id")]))
+    ordered = pl.DataFrame(
+        {
+            USER_ID: users.encode(ids),
+            ITEM_ID: items.encode(rows[ITEM_ID].cast(items.ids.dtype)),
+            TIMESTAMP: rows[TIMESTAMP],
+        }
+    ).sort(USER_ID, TIMESTAMP, maintain_order=True)
+    known_lengths = np.concatenate([known.sequences.lengths, np.zeros(len(unknown), dtype=np.int64)])
+    lengths = known_lengths + np.bincount(ordered[USER_ID].to_numpy(), minlength=len(users))
+    owners = np.concatenate([np.repeat(np.arange(len(users)), known_lengths), ordered[USER_ID].to_numpy()])
+    order = np.argsort(owners, kind="stable")
+    flat = np.concatenate([known.sequences.items, ordered[ITEM_ID].to_numpy()])[order].astype(np.int32)
+    times = None
+    if known.timestamps is not None:
+        new_times = ordered[TIMESTAMP].to_numpy().astype(known.timestamps.dtype)
+        times = np.concatenate([known.timestamps, new_times])[order]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    dataset = Dataset(users, items, Sequences(flat, offsets), item_table, times)
+    return ExtendedLog(dataset, offsets[:-1] + known_lengths, skipped)
+
+
+def hold_out_newest(extended: ExtendedLog, *, seed: int) -> Split:
+    """Hold out the new rows of some users who were known before; everything else is learned from."""
+    offsets, known_end = extended.dataset.sequences.offsets, extended.known_end
+    asked = np.flatnonzero((offsets[1:] > known_end) & (known_end > offsets[:-1]))
+    number = min(MOST_HELD_OUT, int(np.ceil(HELD_OUT_SHARE * len(asked))))
+    chosen = np.sort(numpy_generator(seed, "newest").permutation(asked)[:number]).astype(np.int32)
+    ends = offsets[1:].copy()
+    ends[chosen] = known_end[chosen]
+    users = np.arange(len(known_end), dtype=np.int32)
+    nobody = np.empty(0, dtype=np.int64)
+    return Split(
+        Spans(users, offsets[:-1], ends),
+        HeldOut(chosen, offsets[chosen], known_end[chosen], known_end[chosen], offsets[chosen + 1]),
+        HeldOut(nobody.astype(np.int32), nobody, nobody, nobody, nobody),
+        first_target=CLEAN_FIRST_TARGET,
+        description=f"the new rows of {number:,} of {len(asked):,} users who were known before are held out",
+    )

@@ -1,0 +1,250 @@
+"""A model goes on: new rows, new items and new users, and whether the result is better than what is in use.
+
+New items find their places in the tree first, by what is known of them and by their first rows. Then the encoder learns
+on, everything that is counted is counted again, and the vectors of inner nodes follow; the weights of the parts stay.
+"""
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from beamtree.artefact import Artefact
+from beamtree.catalogue.change import change_catalogue
+from beamtree.config import Config
+from beamtree.data.columns import ITEM_ID
+from beamtree.data.interactions import InteractionLog
+from beamtree.data.parse import seconds_per_unit
+from beamtree.data.split import Split
+from beamtree.errors import InputError, UpdateRefused
+from beamtree.evaluation.answers import BeamSearch
+from beamtree.evaluation.metrics import Metrics
+from beamtree.evaluation.protocol import evaluate
+from beamtree.fitting.run import FitRun
+from beamtree.fitting.tower import build_tower
+from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
+from beamtree.model.counting import count_items
+from beamtree.model.memory import Memory
+from beamtree.model.tower import TOWER
+from beamtree.retrieval.recommender import Recommender
+from beamtree.training.horizon import TargetHorizon
+from beamtree.training.instances import TrainingInstances
+from beamtree.types import AnyArray
+from beamtree.updating.encoder import Continuation, learn_on, saved_encoder
+from beamtree.updating.rows import ExtendedLog, extend_log, hold_out_newest, newer_rows
+from beamtree.updating.state import LearnedLog, UpdateState
+
+MEMORY = "memory"
+CHOSEN_BY = "recall@20"
+"""What must not fall for an update to be taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The model before and after an update, asked what some users did in the new rows."""
+
+    before: Metrics
+    after: Metrics
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the update would do worse than what is in use."""
+        return self.after[CHOSEN_BY] < self.before[CHOSEN_BY]
+
+    def __str__(self) -> str:
+        before, after = self.before[CHOSEN_BY], self.after[CHOSEN_BY]
+        return f"{CHOSEN_BY} on the newest rows of {self.after.num_users:,} users: {before:.4f} before, {after:.4f} now"
+
+
+@dataclass(frozen=True, eq=False)
+class Updated:
+    """A model that went on, what it needs to go on again, and what happened.
+
+    verdict: None where no user who was known before has new rows.
+    """
+
+    artefact: Artefact
+    state: UpdateState
+    verdict: Verdict | None
+    new_rows: int
+    skipped_rows: int
+    new_users: int
+    new_items: int
+    seconds: float
+
+    def refuse_if_worse(self) -> None:
+        """UpdateRefused where the update does worse than the model before it."""
+        if self.verdict is not None and self.verdict.is_worse:
+            raise UpdateRefused(
+                f"The update would do worse than the model in use, so nothing was changed: {self.verdict}. Check the "
+                "new rows; fit the model again on the whole log; or take it all the same with --force (force=True)."
+            )
+
+    def lines(self) -> list[str]:
+        """The same as sentences."""
+        skipped = f", {self.skipped_rows:,} others are not newer than the model" if self.skipped_rows else ""
+        return [
+            f"{self.new_rows:,} new rows{skipped}",
+            f"{self.new_users:,} new users, {self.new_items:,} new items",
+            *([] if self.verdict is None else [str(self.verdict)]),
+            f"{self.seconds:.1f} s",
+        ]
+
+
+def update_model(
+    artefact: Artefact,
+    state: UpdateState,
+    log: InteractionLog,
+    *,
+    items: pl.DataFrame | None,
+    continuation: Continuation,
+) -> Updated:
+    """Go on from a model with the rows of a log that are newer than all that it has learned from.
+
+    items: a table that describes new items; those that the model knows are passed over. DataError where no row is new;
+    InputError for a model whose score has parts that are learned otherwise.
+    """
+    started = time.monotonic()
+    _check_parts(artefact)
+    rows, skipped = newer_rows(log, state.log, row_order=artefact.config.log.row_order)
+    new_items = _new_items(artefact, rows, items)
+    grown = artefact
+    if not new_items.is_empty():
+        grown = change_catalogue(artefact, add=new_items, interactions=InteractionLog(rows)).artefact
+    extended = extend_log(state.log, rows, item_table=grown.item_table, skipped=skipped)
+    split = hold_out_newest(extended, seed=artefact.config.training.seed)
+    weights = dict(grown.weights)
+    optimiser, trend = dict(state.optimiser), None
+    if TOWER in artefact.config.model.parts:
+        tower, optimiser = _tower(grown, extended, split, optimiser=optimiser, continuation=continuation)
+        weights |= tower
+    if MEMORY in artefact.config.model.parts:
+        trend = _weighed_trend(artefact, state.log, extended, split)
+        weights |= _memory(grown, extended, split, trend=trend)
+    dataset = extended.dataset
+    now = replace(
+        grown,
+        weights=weights,
+        popularity=count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)),
+        data_fingerprint=dataset.fingerprint,
+    )
+    verdict = _verdict(artefact, now, extended, split)
+    seconds = time.monotonic() - started
+    report: dict[str, Any] = {"rows": extended.num_new, "split": split.description, "seconds": round(seconds, 1)}
+    if trend is not None:
+        report["trend"] = asdict(trend)
+    return Updated(
+        replace(
+            now,
+            metrics={} if verdict is None else {"newest": dict(verdict.after)},
+            training=dict(artefact.training) | {"updates": [*artefact.training.get("updates", []), report]},
+        ),
+        UpdateState(LearnedLog(dataset.users, dataset.sequences, dataset.timestamps), optimiser),
+        verdict,
+        new_rows=extended.num_new,
+        skipped_rows=skipped,
+        new_users=len(dataset.users) - len(state.log.users),
+        new_items=new_items.height,
+        seconds=seconds,
+    )
+
+
+def _check_parts(artefact: Artefact) -> None:
+    learned = [name for name in artefact.config.model.parts if name not in (TOWER, MEMORY)]
+    if learned:
+        raise InputError(
+            f"An update goes on with the parts {TOWER} and {MEMORY} of a score; this model also has "
+            f"{', '.join(learned)}. Fit it again on the whole log."
+        )
+
+
+def _new_items(artefact: Artefact, rows: pl.DataFrame, items: pl.DataFrame | None) -> pl.DataFrame:
+    """A row for each item that the model does not know: of the new rows, and of the table that describes items."""
+    known = artefact.item_table[ITEM_ID]
+    met = rows.select(pl.col(ITEM_ID).cast(known.dtype)).unique(maintain_order=True)
+    described = met if items is None else items.with_columns(pl.col(ITEM_ID).cast(known.dtype))
+    undescribed = met.join(described, on=ITEM_ID, how="anti")
+    everything = pl.concat([described, undescribed], how="diagonal_relaxed")
+    return everything.join(known.to_frame(), on=ITEM_ID, how="anti", maintain_order="left")
+
+
+def _tower(
+    grown: Artefact, extended: ExtendedLog, split: Split, *, optimiser: dict[str, AnyArray], continuation: Continuation
+) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
+    """The tower's arrays, named by part, after its encoder has learned on, and the optimiser's."""
+    config, dataset = grown.config, extended.dataset
+    encoder = saved_encoder(grown)
+    moments = learn_on(
+        encoder,
+        dataset,
+        split,
+        known_end=extended.known_end,
+        optimiser=optimiser,
+        config=config,
+        continuation=continuation,
+    )
+    arrays = build_tower(_run(extended, split, config=config, continuation=continuation), encoder.cpu(), grown.tree)
+    return arrays | {"tower/weight": grown.weights["tower/weight"]}, moments
+
+
+def _run(extended: ExtendedLog, split: Split, *, config: Config, continuation: Continuation) -> FitRun:
+    """The update as the stages of a fit know it."""
+    dataset = extended.dataset
+    instances = TrainingInstances(
+        dataset.sequences,
+        split.train,
+        first_target=split.first_target,
+        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+        times=dataset.timestamps,
+    )
+    return FitRun(dataset, split, config, None, continuation.listen, continuation.should_stop, instances)
+
+
+def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: TrendChoice | None) -> dict[str, AnyArray]:
+    """What is counted now, under the weights that it had and the trend's new one, named by part."""
+    before, dataset = Memory.from_arrays(grown.part(MEMORY)), extended.dataset
+    now = replace(
+        Memory.count(dataset.sequences, split.train, num_items=len(dataset.items), settings=grown.config.memory),
+        weights=replace(before.weights, trend=0.0 if trend is None else trend.weight),
+        gates=before.gates,
+    )
+    if trend is not None and dataset.timestamps is not None:
+        sequences = dataset.sequences
+        is_learned = np.arange(len(sequences.items)) < np.repeat(split.train.end, sequences.lengths)
+        known = KnownInteractions(
+            dataset.timestamps[is_learned], sequences.items[is_learned], num_items=len(dataset.items)
+        )
+        now = replace(now, trend=known.trend(trend.half_life))
+    return {f"{MEMORY}/{name}": array for name, array in now.arrays().items()}
+
+
+def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, split: Split) -> TrendChoice | None:
+    """How much the trend would have helped the model in use to foresee the new rows; None without dates or users."""
+    dataset = extended.dataset
+    if known.timestamps is None or not len(split.validation) or not before.config.memory.trend:
+        return None
+    if seconds_per_unit(pl.Series(known.timestamps)) is None:
+        return None
+    memory = Memory.from_arrays(before.part(MEMORY))
+    without = memory.weighed(replace(memory.weights, trend=0.0))
+    weights = dict(before.weights) | {f"{MEMORY}/{name}": array for name, array in without.arrays().items()}
+    return weigh_trend(
+        Recommender(replace(before, weights=weights)).engine,
+        dataset,
+        split.validation,
+        known=KnownInteractions(known.timestamps, known.sequences.items, num_items=before.tree.num_items),
+        config=before.config,
+    )
+
+
+def _verdict(before: Artefact, after: Artefact, extended: ExtendedLog, split: Split) -> Verdict | None:
+    if not len(split.validation):
+        return None
+
+    def asked(artefact: Artefact) -> Metrics:
+        search = BeamSearch(Recommender(artefact).engine, artefact.config.retrieval.beam_width)
+        return evaluate(search, extended.dataset, split.validation, config=artefact.config, cutoffs=(20,))
+
+    return Verdict(asked(before), asked(after))

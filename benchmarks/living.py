@@ -39,6 +39,8 @@ USERS = 3000
 K = 20
 HALF_LIVES_HOURS = (2.0, 6.0, 24.0)
 SEED = 0
+VALIDATION_SHARE = 0.05
+"""Of the interactions, the newest, on which a fit chooses its weights, that of the trend among them."""
 
 Recommend = Callable[[list[list[Any]]], list[list[Any]]]
 """From histories to lists of K items."""
@@ -183,7 +185,9 @@ def main() -> None:
     if not path.exists():
         raise SystemExit(f"There is no log {path}: name one with --log, or the folder of globo with BEAMTREE_DATA.")
     log = read_interactions(path).frame
-    config = Config.preset(arguments.preset, data={"validation_share": 0.05, "test_share": 0.0})
+    config = Config.preset(
+        arguments.preset, data={"holdout": "time", "validation_share": VALIDATION_SHARE, "test_share": 0.0}
+    )
     figures = measure(log, days=arguments.days, day_length=arguments.day_length, config=config, users=arguments.users)
     report({"preset": arguments.preset}, figures, as_json=arguments.json)
 

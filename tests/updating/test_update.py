@@ -1,0 +1,161 @@
+"""A model goes on: new rows, new items and users, without forgetting, and never to something worse unless forced."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import beamtree.updating.update as updating
+from beamtree.data.interactions import InteractionLog
+from beamtree.errors import ArtefactError, DataError, InputError, InterruptedTraining, UpdateRefused
+from beamtree.recommender import DeepTreeRetriever
+from beamtree.training.events import Event, StepDone
+from tests.small import assert_same_bytes, small_config, two_group_log
+
+ENCODER: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "epochs": 3, "dropout": 0.0, "history_length": 6}
+OLD = two_group_log(users_per_group=60, items_per_group=25)
+
+
+def config_of(*parts: str) -> Any:
+    return small_config(model={"parts": parts}, estimator=ENCODER)
+
+
+def later(log: InteractionLog, *, users: int, seed: int = 5, new_items: int = 0) -> InteractionLog:
+    """What some known users, and one new user, do afterwards: more of what they did; new items among it."""
+    rng = np.random.default_rng(seed)
+    newest = int(log.frame["timestamp"].max())  # type: ignore[arg-type]
+    histories = log.frame.group_by("user_id", maintain_order=True).agg("item_id").head(users)
+    rows = []
+    for place, (user, items) in enumerate(histories.iter_rows()):
+        for number in range(4):
+            item = rng.choice(items)
+            if new_items and number == 3:
+                item = f"new{place % new_items}" if isinstance(item, str) else 10_000 + place % new_items
+            rows.append((user, item if isinstance(item, str) else int(item), newest + 1 + number))
+    first_user, first_item = rows[0][:2]
+    stranger = "stranger" if isinstance(first_user, str) else 99_999
+    rows += [(stranger, first_item, newest + 9), (stranger, rows[1][1], newest + 10)]
+    return InteractionLog(pl.DataFrame(rows, schema=log.frame.schema, orient="row"))
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "shop"
+    DeepTreeRetriever(config_of("tower", "memory")).fit(OLD, progress=False).save(folder)
+    return folder
+
+
+def test_new_rows_items_and_users_are_learned(fitted: Path) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    before = model.recommender.artefact
+    new = later(OLD, users=40, new_items=2)
+    model.update(new, force=True, progress=False)
+    after = model.recommender.artefact
+    assert after.tree.num_items == before.tree.num_items + 2
+    assert after.popularity[-2:].sum() > 0
+    assert after.data_fingerprint != before.data_fingerprint
+    assert after.training["updates"][0]["rows"] == len(new.frame)
+    assert model._state is not None
+    assert len(model._state.log.users) == 121
+    known = [new.frame["item_id"][0]]
+    found = model.recommend_histories([known], k=20)
+    assert found.height == 20
+
+
+def test_the_encoder_goes_on_from_where_it_was(fitted: Path) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    before = model.recommender.artefact
+    model.update(later(OLD, users=40), force=True, progress=False)
+    after = model.recommender.artefact
+    for name in (name for name in before.weights if name.startswith("tower/encoder")):
+        moved = np.abs(after.weights[name] - before.weights[name]).max()
+        assert 0.0 <= moved < 0.5, name
+    assert any(
+        not np.array_equal(after.weights[name], before.weights[name])
+        for name in before.weights
+        if name.startswith("tower/encoder")
+    )
+
+
+def test_an_update_of_the_saved_model_gives_the_bytes_of_one_in_memory(fitted: Path, tmp_path: Path) -> None:
+    new = later(OLD, users=40, new_items=3)
+    loaded = DeepTreeRetriever.load(fitted).update(new, force=True, progress=False)
+    again = DeepTreeRetriever.load(fitted).update(new, force=True, progress=False)
+    assert_same_bytes(loaded.recommender.artefact.weights, again.recommender.artefact.weights)
+    loaded.save(tmp_path / "shop")
+    twice = later(InteractionLog(pl.concat([OLD.frame, new.frame])), users=30, seed=6)
+    DeepTreeRetriever.load(tmp_path / "shop").update(twice, force=True, progress=False)
+
+
+def test_counts_are_those_of_all_rows(fitted: Path) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    new = later(OLD, users=40)
+    model.update(new, force=True, progress=False)
+    artefact, state = model.recommender.artefact, model._state
+    assert state is not None
+    everything = np.bincount(state.log.sequences.items, minlength=artefact.tree.num_items)
+    held_out = everything - artefact.popularity
+    assert (held_out >= 0).all()
+    assert 0 < held_out.sum() <= 4 * 4  # a tenth of 40 users, four rows each
+
+
+def test_what_would_do_worse_is_refused_and_changes_nothing(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    before = model.recommender.artefact
+    monkeypatch.setattr(updating.Verdict, "is_worse", True)
+    with pytest.raises(
+        UpdateRefused, match=r"nothing was changed: recall@20 on the newest rows of \d+ users: 0\.\d+ before"
+    ):
+        model.update(later(OLD, users=40), progress=False)
+    assert model.recommender.artefact is before
+    model.update(later(OLD, users=40), force=True, progress=False)
+
+
+def test_a_verdict_compares_what_people_did(fitted: Path) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    model.update(later(OLD, users=40), force=True, progress=False)
+    newest = model.recommender.artefact.metrics["newest"]
+    assert 0.0 <= newest["recall@20"] <= 1.0
+
+
+def test_a_log_that_is_not_newer_is_refused(fitted: Path) -> None:
+    model = DeepTreeRetriever.load(fitted)
+    with pytest.raises(DataError, match="the newest time that the model has learned from"):
+        model.update(OLD, progress=False)
+
+
+def test_memory_alone_can_be_updated() -> None:
+    model = DeepTreeRetriever(config_of("memory")).fit(OLD, progress=False)
+    model.update(later(OLD, users=40, new_items=1), force=True, progress=False)
+    assert model.recommender.artefact.tree.num_items == 51
+
+
+def test_attention_is_refused() -> None:
+    model = DeepTreeRetriever(config_of("attention", "memory")).fit(OLD, progress=False)
+    with pytest.raises(InputError, match="this model also has attention"):
+        model.update(later(OLD, users=4), progress=False)
+
+
+def test_without_its_log_a_model_cannot_go_on(fitted: Path, tmp_path: Path) -> None:
+    shutil.copytree(fitted, tmp_path / "copy")
+    with pytest.raises(ArtefactError, match=r"copy cannot be updated: the log .* is not kept in .*copy.state"):
+        DeepTreeRetriever.load(tmp_path / "copy").update(later(OLD, users=4), progress=False)
+
+
+def test_an_interrupted_update_goes_on_to_the_same_bytes(fitted: Path, tmp_path: Path) -> None:
+    new, whole, stopped = later(OLD, users=60), DeepTreeRetriever.load(fitted), DeepTreeRetriever.load(fitted)
+    whole.update(new, force=True, progress=False)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StepDone) and event.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedTraining):
+        stopped.update(new, force=True, work_dir=tmp_path / "work", listen=listen)
+    stopped.update(new, force=True, work_dir=tmp_path / "work", resume=True, progress=False)
+    assert_same_bytes(stopped.recommender.artefact.weights, whole.recommender.artefact.weights)

@@ -198,7 +198,7 @@ def test_impossible_removals_are_refused() -> None:
     for impossible in ([2], [-1]):
         with pytest.raises(InputError, match="removed items from 0 to 1"):
             ItemTree(2, placed, removed=np.array(impossible, dtype=np.int32))
-    with pytest.raises(InputError, match="All 2 items would be removed. Leave at least one"):
+    with pytest.raises(InputError, match=r"All 2 items would be removed\. Leave at least one"):
         ItemTree(2, placed, removed=placed)
 
 

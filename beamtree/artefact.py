@@ -2,7 +2,7 @@
 
 manifest.json           format version, settings, metrics, size and SHA-256 of every file
 weights-*.safetensors   the arrays of each part of the score, named part/name, such as attention/node_table
-index-*.safetensors     the item on each leaf, and how often each item was a training interaction
+index-*.safetensors     the item on each leaf, how often each item was a training interaction, which items are removed
 items-*.parquet         raw item ids in dense order, with category, title and all other columns of the item table
 README.md               the model card, for people; no part of the model, and never read
 """
@@ -23,15 +23,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from beamtree.config import Config
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import ArtefactError, InputError, SettingsError
+from beamtree.model.trend import Trend
 from beamtree.storage import Content, check_files, read_arrays, read_file, read_manifest, write_arrays, write_bundle
-from beamtree.tree.item_tree import ItemTree
+from beamtree.tree.item_tree import NO_ITEMS, ItemTree
 
 KIND = "beamtree model"
 MODEL_CARD = "README.md"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily
-items return: own repeats of all items counted alike."""
+items return: own repeats of all items counted alike. Up to format 4, no item could be removed: older readers would go
+on to return it."""
+FITTED_ITEMS = "fitted_items"
+"""Under this name `training` says how many items the fit knew, where others were added since."""
 SHOWN_CHARACTERS = 2000
 """What is told of a fault, at most: a hostile file can make a message of any length."""
 REMEDY = "Copy the folder again or fit the model again."
@@ -44,6 +48,7 @@ class Artefact:
     weights: arrays by part and name, such as attention/node_table; popularity: (items,), training interactions of each
     item; item_table: a row for each dense item, item_id first; metrics: {"test": {"f@20": ...}, ...};
     data_fingerprint: names the prepared log, so that its held-out users can be found again.
+    Removed items (`tree.removed`) are in all of these, and in no answer.
     """
 
     config: Config
@@ -77,6 +82,12 @@ class Artefact:
         """Raw ids of the items in dense order."""
         return Vocabulary(self.item_table["item_id"])
 
+    @property
+    def fitted_items(self) -> pl.DataFrame:
+        """The item table without what was added after the fit."""
+        fitted = self.training.get(FITTED_ITEMS)
+        return self.item_table.head(fitted) if type(fitted) is int else self.item_table
+
     def part(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """The arrays of one part of the score by their names in it; empty where the model has no such part."""
         prefix = f"{name}/"
@@ -94,7 +105,11 @@ def save_artefact(directory: Path, artefact: Artefact) -> None:
         "metrics": {name: dict(values) for name, values in artefact.metrics.items()},
         "training": dict(artefact.training),
     }
-    index: dict[str, npt.NDArray[Any]] = {"item_at_leaf": artefact.tree.item_at_leaf, "popularity": artefact.popularity}
+    index: dict[str, npt.NDArray[Any]] = {
+        "item_at_leaf": artefact.tree.placement,
+        "removed": artefact.tree.removed,
+        "popularity": artefact.popularity,
+    }
     files = {
         "weights.safetensors": write_arrays(artefact.weights),
         "index.safetensors": write_arrays(index),
@@ -115,7 +130,7 @@ def load_artefact(directory: Path) -> Artefact:
         config = Config.recorded(stated.settings)
         check_files(directory, manifest)
         index = read_arrays(directory, manifest, "index.safetensors")
-        tree = ItemTree(stated.branching, index["item_at_leaf"])
+        tree = ItemTree(stated.branching, index["item_at_leaf"], removed=index.get("removed", NO_ITEMS))
         artefact = Artefact(
             config=config,
             weights=_weights(directory, manifest),
@@ -215,7 +230,8 @@ def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDAr
     if manifest["format_version"] <= 2 and "memory/popularity" in weights:
         weights.setdefault("memory/returns", np.ones_like(weights["memory/popularity"]))
     if manifest["format_version"] <= 4 and "memory/popularity" in weights:
-        weights |= {"memory/weights.trend": np.array(0.0), "memory/trend": np.empty(0, dtype=np.float32)}
+        weights["memory/weights.trend"] = np.array(0.0)
+        weights |= {f"memory/trend.{name}": np.array(value) for name, value in vars(Trend()).items()}
     if manifest["format_version"] == 3 and weights.pop("memory/weights.power", np.array(1.0)) != 1.0:
         raise InputError("It raises its counted evidence to a power, which this version does not: fit the model again.")
     return weights

@@ -85,8 +85,8 @@ def _is_own(path: Path) -> bool:
 def _what_it_is(artefact: Artefact) -> str:
     tree, parts = artefact.tree, sorted({name.partition("/")[0] for name in artefact.weights})
     return (
-        f"A retriever over {tree.num_items:,} items. Given the items that a person has interacted with, oldest first, "
-        "it returns the k best next items by beam search (beam width "
+        f"A retriever over {tree.num_present:,} items. Given the items that a person has interacted with, oldest "
+        "first, it returns the k best next items by beam search (beam width "
         f"{artefact.config.retrieval.beam_width:,}) down a tree with branching factor {tree.branching} and "
         f"{tree.height} levels. A node's score is {'the sum of ' if len(parts) > 1 else ''}"
         f"{' and '.join(map(_code, parts))}. Fitted with beamtree, an implementation of *Learning Deep Tree-based "
@@ -99,7 +99,7 @@ def _data(artefact: Artefact) -> Iterator[str]:
     facts = log if isinstance(log, Mapping) else {}
     rows = [
         ("users", _count(facts.get("users"))),
-        ("items", f"{artefact.tree.num_items:,}"),
+        ("items", f"{artefact.tree.num_present:,}"),
         ("interactions", _count(facts.get("interactions"))),
         ("density", _share(facts.get("density"))),
         ("interactions per user, median", _count(facts.get("median_history"))),
@@ -155,8 +155,8 @@ def _settings(artefact: Artefact) -> Iterator[str]:
 
 def _limits(artefact: Artefact) -> Iterator[str]:
     yield (
-        "It knows the items of its catalogue and no others: unknown ids in a history are skipped, and new items need "
-        "another fit."
+        "It knows the items of its catalogue and no others: unknown ids in a history are skipped. `beamtree update` "
+        "adds new items; until the next fit, they are placed by what is known of them."
     )
     yield "A history without any known item gets popular items, without scores."
     if artefact.config.retrieval.excludes_seen:

@@ -14,10 +14,22 @@ from beamtree.artefact import FORMAT_VERSION, Artefact, load_artefact, save_arte
 from beamtree.errors import ArtefactError
 from beamtree.model.memory import Memory
 from beamtree.storage import MANIFEST
-from tests.fixtures import write_artefact_v1, write_artefact_v2, write_artefact_v3, write_artefact_v4
+from tests.fixtures import (
+    write_artefact_v1,
+    write_artefact_v2,
+    write_artefact_v3,
+    write_artefact_v4,
+    write_artefact_v5,
+)
 from tests.small import assert_same_bytes
 
-WRITERS = {1: write_artefact_v1, 2: write_artefact_v2, 3: write_artefact_v3, 4: write_artefact_v4}
+WRITERS = {
+    1: write_artefact_v1,
+    2: write_artefact_v2,
+    3: write_artefact_v3,
+    4: write_artefact_v4,
+    5: write_artefact_v5,
+}
 Answers = list[list[dict[str, Any]]]
 
 
@@ -33,7 +45,8 @@ def assert_close(found: Answers, expected: Answers) -> None:
 def assert_same_facts(found: Artefact, expected: Artefact) -> None:
     """All that a person can check; weights and settings are the stored ones."""
     assert found.tree.branching == expected.tree.branching
-    np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)
+    np.testing.assert_array_equal(found.tree.placement, expected.tree.placement)
+    np.testing.assert_array_equal(found.tree.removed, expected.tree.removed)
     np.testing.assert_array_equal(found.popularity, expected.popularity)
     assert found.item_table.equals(expected.item_table)
     assert (found.data_fingerprint, found.metrics, found.training) == (
@@ -91,6 +104,14 @@ def test_the_model_of_format_4_still_loads() -> None:
     assert found.part("memory")["weights.repeats"] == -2.0
 
 
+def test_the_model_of_format_5_still_loads() -> None:
+    found = load_artefact(write_artefact_v5.DIRECTORY)
+    assert_same_facts(found, write_artefact_v5.artefact())
+    assert found.item_table["item_id"].to_list() == [*range(11, 19)]
+    assert found.tree.removed.tolist() == [2], "13 is there for histories, and in no answer"
+    assert found.fitted_items.height == 6
+
+
 @pytest.mark.parametrize("power", [1.0, 0.5])
 def test_a_model_of_format_3_may_have_a_power_that_changes_nothing(power: float, tmp_path: Path) -> None:
     """Some models of format 3 raised their counted evidence to a power: 1 is no loss, any other cannot be answered."""
@@ -117,7 +138,7 @@ def test_an_old_model_that_is_saved_again_is_one_of_today_with_the_same_answers(
     assert writer.answers(tmp_path) == writer.answers(writer.DIRECTORY)
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_an_older_beamtree_says_what_to_do_about_a_newer_model(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artefact_module, "FORMAT_VERSION", version - 1)
     message = rf"has format version {version}; this beamtree reads versions 1 to {version - 1}\. Upgrade"

@@ -224,7 +224,7 @@ def _facts(artefact: Artefact) -> dict[str, str]:
     index_bytes = table_bytes + tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
     start = first_searched_level(tree, beam_width=artefact.config.retrieval.beam_width)
     return {
-        "items": f"{tree.num_items:,}",
+        "items": f"{tree.num_present:,}" + (f" ({tree.removed.size:,} removed)" if tree.removed.size else ""),
         "tree": f"branching {tree.branching}, height {tree.height}, {tree.num_nodes:,} nodes",
         "searched levels": f"{start} to {tree.height} with a beam of {artefact.config.retrieval.beam_width}",
         "score": " + ".join(sorted(arrays_by_part(artefact.weights))),

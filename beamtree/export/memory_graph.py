@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from beamtree.export.graph import GraphBuilder
 from beamtree.model.memory import POPULAR_ITEMS, AskedLinks, Memory
-from beamtree.tree.item_tree import ItemTree
+from beamtree.tree.item_tree import VACANT, ItemTree
 
 
 class MemoryGraph:
@@ -31,7 +31,10 @@ class MemoryGraph:
             evidence = graph.apply("Add", evidence, pointed_to)
         if memory.weights.repeats != 0.0:
             evidence = graph.apply("Add", evidence, self._repeated(history, leaf_of_item))
-        if memory.weights.popularity > 0.0 or memory.weights.trend > 0.0:
+        if tree.removed.size:
+            is_present = graph.constant("present_leaves", tree.occupied(tree.height))
+            evidence = graph.apply("Where", is_present, evidence, self._number(0.0))
+        if memory.has_demand:
             is_met = graph.apply("Greater", evidence, self._number(0.0))
             popular = graph.apply("Where", is_met, *self._popularity())
             evidence = graph.apply("Add", evidence, popular)
@@ -100,8 +103,9 @@ class MemoryGraph:
         of_leaf = np.zeros(tree.num_leaves, dtype=np.float32)
         of_leaf[tree.leaf_of_item] = memory.demand
         on_their_own = np.zeros_like(of_leaf)
-        most_popular = tree.leaf_of_item[memory.most_demanded[:POPULAR_ITEMS]]
-        on_their_own[most_popular] = of_leaf[most_popular]
+        most_popular = tree.leaf_of_item[memory.most_demanded]
+        on_their_own_leaves = most_popular[tree.item_at_leaf[most_popular] != VACANT][:POPULAR_ITEMS]
+        on_their_own[on_their_own_leaves] = of_leaf[on_their_own_leaves]
         return graph.constant("popularity", of_leaf), graph.constant("popularity_alone", on_their_own)
 
     def _faded(self, history: str, fade: float) -> str:

@@ -45,7 +45,7 @@ class SearchPlan:
     @property
     def first_level(self) -> int:
         """Where the search starts; with no more items than the beam is wide, all leaves are scored."""
-        if self.tree.num_items <= self.width:
+        if self.tree.num_present <= self.width:
             return self.tree.height
         return first_searched_level(self.tree, beam_width=self.width)
 
@@ -131,7 +131,7 @@ class _Search:
             scores = self._score(nodes, level)
             if is_child:
                 scores = graph.apply("Where", is_child, scores, graph.constant("nothing", np.float32(NEVER)))
-            if tree.num_items < tree.num_leaves:
+            if tree.num_present < tree.num_leaves:
                 scores = self._hide_vacant(scores, nodes, level)
         return self._best_items(nodes, scores, count=count)
 

@@ -18,9 +18,9 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import HeldOut
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.protocol import held_out_requests
-from beamtree.model.trend import trend_at
+from beamtree.model.trend import Trend
 from beamtree.retrieval.engine import Engine
-from beamtree.types import AnyArray, Float32Array, Int32Array
+from beamtree.types import AnyArray, Int32Array
 
 SHARES_OF_SPAN = (1 / 192, 1 / 96, 1 / 48, 1 / 24, 1 / 12, 1 / 4, 1.0, 4.0)
 """Half-lives to choose from, as shares of the time that the asked interactions span: minutes to days of a day."""
@@ -61,9 +61,9 @@ class KnownInteractions:
             times, items = times[is_known], items[is_known]
         return cls(times, items, num_items=len(dataset.items)) if len(items) else None
 
-    def trend(self, half_life: float) -> Float32Array:
-        """The trend at the last of them, (items,)."""
-        return trend_at(float(self.times.max()), self.times, self.items, num_items=self.num_items, half_life=half_life)
+    def trend(self, half_life: float) -> Trend:
+        """The trend at the last of them."""
+        return Trend.count(self.times, self.items, num_items=self.num_items, half_life=half_life)
 
 
 def weigh_trend(
@@ -100,7 +100,7 @@ def choose_trend(
     labels: a sequence for each request; span: how much time they cover, in the units of the known times.
     """
     found = engine.search(requests, k=CANDIDATES, beam_width=max(beam_width, CANDIDATES)).items
-    trends = [known.trend(share * span) for share in SHARES_OF_SPAN]
+    trends = [known.trend(share * span).demand for share in SHARES_OF_SPAN]
     popular = [np.argsort(-trend, kind="stable")[:CANDIDATES] for trend in trends]
     prepared, tree = engine.scorer.prepare(requests), engine.tree
     hits = np.zeros((len(trends), 1 + len(WEIGHTS)))

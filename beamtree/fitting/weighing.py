@@ -33,13 +33,14 @@ from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.fitting.validation import CUTOFFS, reaches_level, sample_users
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.part import MakePartOnTree
+from beamtree.model.trend import Trend
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.scorer import Scorer
 from beamtree.training.events import PartsWeighed
 from beamtree.training.trainer import SELECTION_METRIC
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray, Float32Array
+from beamtree.types import AnyArray
 
 MORE_USERS = 4
 """So many times the users of a validation are asked once for good: weights that suit few of them suit nobody else."""
@@ -118,11 +119,11 @@ def weigh(
 
 @dataclass(frozen=True, eq=False)
 class _WeighedTrend:
-    """What the trend counts, and the trend itself (items,) when validation begins and when it is over."""
+    """What the trend counts, and the trend itself when validation begins and when it is over."""
 
     choice: TrendChoice
-    then: Float32Array
-    now: Float32Array
+    then: Trend
+    now: Trend
 
 
 def _weighed_trend(

@@ -27,6 +27,7 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
 from beamtree.model.counting import count_company, count_followers, count_items, count_returns
+from beamtree.model.trend import Trend
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 POPULAR_ITEMS = 500
@@ -129,8 +130,8 @@ class Memory:
     """What was counted, and how it is weighed.
 
     returns: float32 (items,), the root of how often an item returned against all items. popularity: float32 (items,),
-    ln(1 + count). trend: float32 (items,), the same with faded counts, as of the newest interaction; empty = it does
-    not count. gates: one for each level of the tree, from the root down; empty = 1 everywhere.
+    ln(1 + count). trend: the same with faded counts, as of the newest interaction. gates: one for each level of the
+    tree, from the root down; empty = 1 everywhere.
     """
 
     transitions: Links
@@ -139,7 +140,7 @@ class Memory:
     popularity: Float32Array
     weights: MemoryWeights
     gates: tuple[float, ...] = field(default=())
-    trend: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    trend: Trend = field(default_factory=Trend)
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
@@ -187,7 +188,13 @@ class Memory:
     def demand(self) -> Float32Array:
         """What popularity and trend say of each item, whoever asks: (items,), weighed."""
         demand = np.float32(self.weights.popularity) * self.popularity
-        return demand + np.float32(self.weights.trend) * self.trend if self.trend.size else demand
+        of_late = self.trend.demand
+        return demand + np.float32(self.weights.trend) * of_late if of_late.size else demand
+
+    @property
+    def has_demand(self) -> bool:
+        """Whether popularity or trend count for something."""
+        return self.weights.popularity > 0.0 or self.weights.trend > 0.0
 
     @cached_property
     def most_demanded(self) -> Int32Array:
@@ -218,7 +225,9 @@ class Memory:
             "popularity": self.popularity,
             **{f"weights.{name}": np.array(weight) for name, weight in asdict(self.weights).items()},
             "gates": np.array(self.gates, dtype=np.float64),
-            "trend": self.trend,
+            "trend.demand": self.trend.demand,
+            "trend.half_life": np.array(self.trend.half_life),
+            "trend.moment": np.array(self.trend.moment),
         }
 
     @classmethod
@@ -234,7 +243,7 @@ class Memory:
                     **{field.name: float(arrays[f"weights.{field.name}"]) for field in fields(MemoryWeights)}
                 ),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
-                trend=arrays["trend"],
+                trend=Trend(arrays["trend.demand"], float(arrays["trend.half_life"]), float(arrays["trend.moment"])),
             )
         except KeyError as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error

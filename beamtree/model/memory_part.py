@@ -57,7 +57,7 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     eligibility = Eligibility.of(requests, tree)
     is_eligible = np.zeros(tree.num_items, dtype=np.bool_)
     is_eligible[tree.item_at_leaf[eligibility.leaves(request)]] = True
-    if weights.popularity > 0.0 or weights.trend > 0.0:
+    if memory.has_demand:
         popular = memory.most_demanded[is_eligible[memory.most_demanded]][:POPULAR_ITEMS]
         takes_part = of_item > 0.0
         takes_part[popular] = True

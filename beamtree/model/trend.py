@@ -1,16 +1,28 @@
 """What is in demand at a moment: interactions before it, each counting half after every half-life."""
 
+from dataclasses import dataclass, field
+from typing import Self
+
 import numpy as np
 
 from beamtree.types import AnyArray, Float32Array, Int32Array
 
 
-def trend_at(moment: float, times: AnyArray, items: Int32Array, *, num_items: int, half_life: float) -> Float32Array:
-    """ln(1 + faded count) of each item (items,) from interactions (n,) up to a moment; later ones do not count.
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """How much each item is in demand at a moment: float32 (items,), ln(1 + faded count); empty where nobody counted.
 
-    half_life: in the units of the times.
+    half_life, moment: in the units of the log's times.
     """
-    before = times <= moment
-    faded = np.exp2((times[before].astype(np.float64) - moment) / half_life)
-    trend: Float32Array = np.log1p(np.bincount(items[before], weights=faded, minlength=num_items)).astype(np.float32)
-    return trend
+
+    demand: Float32Array = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    half_life: float = 1.0
+    moment: float = 0.0
+
+    @classmethod
+    def count(cls, times: AnyArray, items: Int32Array, *, num_items: int, half_life: float) -> Self:
+        """Of interactions (n,), as of the last of them."""
+        moment = float(times.max(initial=0))
+        faded = np.exp2((times.astype(np.float64) - moment) / half_life)
+        counts = np.bincount(items, weights=faded, minlength=num_items)
+        return cls(np.log1p(counts).astype(np.float32), half_life, moment)

@@ -100,7 +100,7 @@ def _memory_arrays(memory: Memory, tree: ItemTree) -> MemoryArrays:
         repeat_weight=weights.repeats,
         repeat_fade=weights.repeat_fade,
         returns=memory.returns,
-        popularity_weight=1.0 if weights.popularity > 0.0 or weights.trend > 0.0 else 0.0,
+        popularity_weight=1.0 if memory.has_demand else 0.0,
         most_popular=memory.most_demanded,
         popularity=memory.demand,
         gates=memory.gates or (1.0,) * (tree.height + 1),

@@ -94,7 +94,7 @@ class Recommender:
     def summary(self) -> str:
         """Its items, the parts of its score and its beam, in a few words."""
         artefact, parts = self.artefact, " + ".join(sorted(arrays_by_part(self.artefact.weights)))
-        return f"{artefact.tree.num_items:,} items, score {parts}, beam {artefact.config.retrieval.beam_width}"
+        return f"{artefact.tree.num_present:,} items, score {parts}, beam {artefact.config.retrieval.beam_width}"
 
     def __repr__(self) -> str:
         return f"Recommender({self.summary})"
@@ -106,8 +106,10 @@ class Recommender:
 
     @cached_property
     def most_popular(self) -> Int32Array:
-        """Items (items,) by falling popularity, equal ones by rising dense id."""
-        return np.argsort(-self.artefact.popularity, kind="stable").astype(np.int32)
+        """Items that may be returned (present items,) by falling popularity, equal ones by rising dense id."""
+        popular = np.argsort(-self.artefact.popularity, kind="stable").astype(np.int32)
+        removed = self.artefact.tree.removed
+        return popular[~np.isin(popular, removed)] if removed.size else popular
 
     def recommend(
         self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
@@ -150,12 +152,18 @@ class Recommender:
     def explain(self, history: Ids, items: Ids) -> list[Explanation]:
         """Where the scores of items come from for one history, whether they would be recommended or not.
 
-        UnknownIdsError for items that the model has never seen; ids of the history that it does not know are skipped.
+        UnknownIdsError for items that the model has never seen or that were removed; ids of the history that it does
+        not know are skipped.
         """
         unknown: list[Id] = []
         dense = known_items(self.ids, items, what="items", unknown=unknown)
         if unknown:
             raise UnknownIdsError(f"The model does not know the item {unknown[0]!r}: there is no score.", unknown)
+        removed = self.ids.decode(dense[np.isin(dense, self.artefact.tree.removed)])
+        if removed:
+            raise UnknownIdsError(
+                f"The item {removed[0]!r} was removed from the catalogue: there is no score.", removed
+            )
         known = known_items(self.ids, history, what="history", unknown=[])
         return list(self.explainer.prepare(Requests(Histories.of_lists([known]))).of(0, dense))
 
@@ -240,7 +248,7 @@ class Recommender:
         )
 
     def _k(self, options: RecommendOptions) -> int:
-        return min(options.k, self.artefact.tree.num_items)
+        return min(options.k, self.artefact.tree.num_present)
 
     def _beam(self, options: RecommendOptions) -> int:
         return max(options.beam or self.artefact.config.retrieval.beam_width, options.k)

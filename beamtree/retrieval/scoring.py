@@ -71,7 +71,8 @@ def read_pairs(pairs: Source | Iterable[tuple[Any, Any]], *, columns: dict[str, 
 def score_pairs(recommender: Recommender, interactions: InteractionLog, pairs: pl.DataFrame) -> pl.DataFrame:
     """Each pair (user_id, item_id) with its score, in the order of the pairs.
 
-    The score is null where the model does not know the item, or no item of the user's history in the log.
+    The score is null where the model does not know the item or it was removed, and where it knows no item of the user's
+    history in the log.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     users, items = (
@@ -107,10 +108,13 @@ def score_histories(recommender: Recommender, histories: Any, items: Any) -> pl.
 def _score(
     recommender: Recommender, histories: list[Int32Array], *, requests: np.ndarray[Any, Any], items: Int32Array
 ) -> Float32Array:
-    """Scores (n,) of dense items (n,) for the histories that `requests` (n,) number; NaN where either is unknown."""
+    """Scores (n,) of dense items (n,) for the histories that `requests` (n,) number.
+
+    NaN where either is unknown, and where the item was removed.
+    """
     scores = np.full(len(items), np.nan, dtype=np.float32)
     tree = recommender.artefact.tree
-    places = np.flatnonzero(items != NOTHING)
+    places = np.flatnonzero((items != NOTHING) & ~np.isin(items, tree.removed))
     places = places[np.argsort(requests[places], kind="stable")]
     bounds = np.searchsorted(requests[places], np.arange(len(histories) + 1))
     warm = [row for row, history in enumerate(histories) if len(history) and bounds[row] < bounds[row + 1]]

@@ -49,7 +49,7 @@ class SimilarItems:
         found: list[Int64Array] = []
         levels: list[int] = []
         inner_first, inner_end = leaf, leaf + 1
-        num_vacant = tree.num_leaves - tree.num_items
+        num_vacant = tree.num_leaves - tree.num_present
         for level in range(tree.height - 1, -1, -1):
             first, end = (int(bound) for bound in tree.leaf_ranges(tree.ancestors(leaf, level), level))
             missing = count - len(levels)
@@ -77,7 +77,7 @@ class SimilarItems:
             cosines[rows] = vectors[rows] @ own / np.maximum(lengths[rows], 1e-12)
         cosines[leaf] = -np.inf
         cosines[self._tree.item_at_leaf < 0] = -np.inf
-        count = min(count, self._tree.num_items - 1)
+        count = min(count, int(np.isfinite(cosines).sum()))
         best = np.argpartition(-cosines, count)[:count] if count < len(cosines) else np.arange(len(cosines))
         best = best[np.lexsort((best, -cosines[best]))]
         return self._tree.item_at_leaf[best].astype(np.int64), cosines[best]
@@ -88,7 +88,7 @@ class SimilarItems:
         followers = slice(links.offsets[item], links.offsets[item + 1])
         items, strengths = links.items[followers], links.strengths[followers].astype(np.float32)
         best = np.lexsort((items, -strengths))
-        best = best[items[best] != item][:count]
+        best = best[(items[best] != item) & ~np.isin(items[best], self._tree.removed)][:count]
         return items[best].astype(np.int64), strengths[best]
 
     @cached_property

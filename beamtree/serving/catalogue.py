@@ -18,7 +18,10 @@ Row = dict[str, Any]
 
 
 class Catalogue:
-    """The items of one model. popularity: (items,); most_popular: (items,), dense ids."""
+    """The items of one model. popularity: (items,); most_popular: dense ids of the items that may be returned.
+
+    What looks for items finds those alone; whoever names an item by its id is told of removed ones too.
+    """
 
     def __init__(
         self, item_table: pl.DataFrame, *, ids: RawIds, popularity: Int64Array, most_popular: Int32Array
@@ -27,6 +30,8 @@ class Catalogue:
         self.ids = ids
         self.popularity = popularity
         self.most_popular = most_popular
+        self._is_present = np.zeros(len(item_table), dtype=np.bool_)
+        self._is_present[most_popular] = True
         self._lowered = [
             item_table[name].cast(pl.String).fill_null("").str.to_lowercase()
             for name in (ITEM_ID, TITLE)
@@ -75,8 +80,8 @@ class Catalogue:
         """
         wanted = text.lower()
         if not wanted:
-            return self.most_popular[:limit].astype(np.int64), len(self.item_table)
-        found = np.flatnonzero(self.holding(wanted))
+            return self.most_popular[:limit].astype(np.int64), len(self.most_popular)
+        found = np.flatnonzero(self.holding(wanted) & self._is_present)
         closeness = np.full(len(found), 2)
         for column in self._lowered:
             candidates = column.gather(found)

@@ -21,6 +21,8 @@ ReadOnly = TypeVar("ReadOnly", bound=NDArray[np.generic])
 VACANT = -1
 """What stands on a leaf without an item."""
 
+NO_ITEMS: Int32Array = np.empty(0, dtype=np.int32)
+
 MAX_LEAVES = 2**31 - 1
 """Leaves and items are numbered with int32; the square of this still fits into int64."""
 
@@ -105,13 +107,16 @@ class ItemTree:
 
     item_at_leaf (num_leaves,): the item on each leaf, or -1 where the leaf is vacant. Every item 0 .. num_items - 1
     stands on exactly one leaf.
-    leaf_of_item (num_items,): the inverse.
-    The arrays are copies and read-only. Raises InputError for repeated, missing or impossible items and for a
-    branching below 2.
+    removed: items that are never returned. They keep their leaf, so that histories still read their vectors, but
+    item_at_leaf says -1 there: whatever asks what a leaf may return sees a vacant one.
+    leaf_of_item (num_items,): the leaf of every item, removed ones included.
+    The arrays are copies and read-only, `removed` ascending without repeats. Raises InputError for repeated, missing or
+    impossible items, where all items are removed, and for a branching below 2.
     """
 
     branching: int
     item_at_leaf: Int32Array
+    removed: Int32Array = field(default_factory=lambda: NO_ITEMS, kw_only=True, repr=False)
     shape: TreeShape = field(init=False, repr=False)
     leaf_of_item: Int32Array = field(init=False, repr=False)
 
@@ -123,8 +128,12 @@ class ItemTree:
                 "Give the item of each leaf, -1 where a leaf is vacant."
             )
         object.__setattr__(self, "shape", TreeShape(self.branching, placed.size))
-        object.__setattr__(self, "leaf_of_item", _read_only(_invert(placed)))
-        object.__setattr__(self, "item_at_leaf", _read_only(placed.astype(np.int32)))
+        leaf_of_item, returned = _invert(placed), placed.astype(np.int32)
+        removed = _checked_removals(self.removed, num_items=leaf_of_item.size)
+        returned[leaf_of_item[removed]] = VACANT
+        object.__setattr__(self, "removed", _read_only(removed))
+        object.__setattr__(self, "leaf_of_item", _read_only(leaf_of_item))
+        object.__setattr__(self, "item_at_leaf", _read_only(returned))
 
     @property
     def num_leaves(self) -> int:
@@ -133,8 +142,24 @@ class ItemTree:
 
     @property
     def num_items(self) -> int:
-        """Items on the leaves."""
+        """Items on the leaves, removed ones included."""
         return self.leaf_of_item.size
+
+    @property
+    def num_present(self) -> int:
+        """Items that may be returned."""
+        return self.num_items - self.removed.size
+
+    @property
+    def placement(self) -> Int32Array:
+        """The item on each leaf (num_leaves,), removed ones included, -1 where the leaf is vacant."""
+        placed = np.full(self.num_leaves, VACANT, dtype=np.int32)
+        placed[self.leaf_of_item] = np.arange(self.num_items, dtype=np.int32)
+        return placed
+
+    def without(self, removed: Int32Array) -> "ItemTree":
+        """The same placement with exactly these items removed."""
+        return ItemTree(self.branching, self.placement, removed=removed)
 
     @property
     def height(self) -> int:
@@ -174,8 +199,8 @@ class ItemTree:
         return np.where(item_ids >= 0, self.ancestors(self.leaf_of_item[item_ids], level), VACANT)
 
     def occupied(self, level: int) -> NDArray[np.bool_]:
-        """Whether any item stands below each node of `level`: (level_sizes[level],)."""
-        nodes = self.ancestors(self.leaf_of_item, level)
+        """Whether any item that may be returned stands below each node of `level`: (level_sizes[level],)."""
+        nodes = self.ancestors(np.flatnonzero(self.item_at_leaf != VACANT), level)
         has_item = np.zeros(self.level_sizes[level], dtype=np.bool_)
         has_item[nodes] = True
         return has_item
@@ -193,6 +218,16 @@ def _invert(item_at_leaf: NDArray[np.integer]) -> Int32Array:
     leaf_of_item = np.empty(items.size, dtype=np.int32)
     leaf_of_item[items] = leaves
     return leaf_of_item
+
+
+def _checked_removals(removed: ArrayLike, *, num_items: int) -> Int32Array:
+    """Removed items, ascending without repeats; refuses impossible ones, and a tree that nothing is left of."""
+    items = np.unique(np.asarray(removed))
+    if items.size and (not np.issubdtype(items.dtype, np.integer) or items[0] < 0 or items[-1] >= num_items):
+        raise InputError(f"Expected removed items from 0 to {num_items - 1:,}, got {items[0]} to {items[-1]}.")
+    if items.size == num_items:
+        raise InputError(f"All {num_items:,} items would be removed. Leave at least one that can be returned.")
+    return items.astype(np.int32)
 
 
 def _fault(items: Int64Array, *, leaves: Int64Array, outside: NDArray[np.bool_]) -> str:

@@ -92,10 +92,13 @@ def extend_log(known: LearnedLog, rows: pl.DataFrame, *, item_table: pl.DataFram
     return ExtendedLog(dataset, offsets[:-1] + known_lengths, skipped)
 
 
-def hold_out_newest(extended: ExtendedLog, *, seed: int) -> Split:
-    """Hold out the new rows of some users who were known before; everything else is learned from."""
+def hold_out_newest(extended: ExtendedLog, *, exclude_seen: bool, seed: int) -> Split:
+    """Hold out the new rows of some users who were known before; everything else is learned from.
+
+    exclude_seen: only users count who met something new to them.
+    """
     offsets, known_end = extended.dataset.sequences.offsets, extended.known_end
-    asked = np.flatnonzero((offsets[1:] > known_end) & (known_end > offsets[:-1]))
+    asked = np.flatnonzero((_num_labels(extended, exclude_seen=exclude_seen) > 0) & (known_end > offsets[:-1]))
     number = min(MOST_HELD_OUT, int(np.ceil(HELD_OUT_SHARE * len(asked))))
     chosen = np.sort(numpy_generator(seed, "newest").permutation(asked)[:number]).astype(np.int32)
     ends = offsets[1:].copy()
@@ -109,3 +112,14 @@ def hold_out_newest(extended: ExtendedLog, *, seed: int) -> Split:
         first_target=CLEAN_FIRST_TARGET,
         description=f"the new rows of {number:,} of {len(asked):,} users who were known before are held out",
     )
+
+
+def _num_labels(extended: ExtendedLog, *, exclude_seen: bool) -> Int64Array:
+    """How many new rows of each user (users,) could be foreseen."""
+    sequences, num_items = extended.dataset.sequences, len(extended.dataset.items)
+    users = np.repeat(np.arange(len(sequences)), sequences.lengths)
+    is_new = np.arange(len(users)) >= extended.known_end[users]
+    if exclude_seen:
+        keys = users * num_items + sequences.items
+        is_new[is_new] = ~np.isin(keys[is_new], keys[~is_new])
+    return np.bincount(users[is_new], minlength=len(sequences))

@@ -21,7 +21,7 @@ from beamtree.data.split import Split
 from beamtree.errors import InputError, UpdateRefused
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.metrics import Metrics
-from beamtree.evaluation.protocol import evaluate
+from beamtree.evaluation.protocol import evaluate, excludes_seen
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
@@ -114,7 +114,7 @@ def update_model(
     if not new_items.is_empty():
         grown = change_catalogue(artefact, add=new_items, interactions=InteractionLog(rows)).artefact
     extended = extend_log(state.log, rows, item_table=grown.item_table, skipped=skipped)
-    split = hold_out_newest(extended, seed=artefact.config.training.seed)
+    split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
     weights = dict(grown.weights)
     optimiser, trend = dict(state.optimiser), None
     if TOWER in artefact.config.model.parts:

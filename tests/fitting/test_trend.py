@@ -7,7 +7,7 @@ import pytest
 from beamtree.data.interactions import InteractionLog
 from beamtree.fitting.trend import KnownInteractions
 from beamtree.model.memory import Memory
-from beamtree.model.trend import trend_at
+from beamtree.model.trend import Trend
 from beamtree.recommender import DeepTreeRetriever
 from tests.small import small_config
 
@@ -15,10 +15,10 @@ HOUR = 3600
 START = 1_600_000_000
 
 
-def test_interactions_fade_by_half_and_later_ones_do_not_count() -> None:
-    times, items = np.array([0, 10, 20, 99]), np.array([0, 1, 1, 2], dtype=np.int32)
-    trend = trend_at(20.0, times, items, num_items=4, half_life=10.0)
-    assert trend == pytest.approx(np.log1p([0.25, 0.5 + 1.0, 0.0, 0.0]))
+def test_interactions_fade_by_half() -> None:
+    trend = Trend.count(np.array([0, 10, 20]), np.array([0, 1, 1], dtype=np.int32), num_items=3, half_life=10.0)
+    assert trend.demand == pytest.approx(np.log1p([0.25, 0.5 + 1.0, 0.0]))
+    assert trend.moment == 20.0
 
 
 def news_log(*, days: int, seed: int = 0) -> InteractionLog:
@@ -59,7 +59,8 @@ def test_the_trend_of_the_model_is_as_of_the_moment_when_the_test_begins() -> No
     half_life = model.recommender.artefact.training["weighing"]["trend"]["half_life"]
     known = KnownInteractions.before(model.held_out(), model.dataset)
     assert known is not None
-    assert np.array_equal(memory.trend, known.trend(half_life))
+    assert np.array_equal(memory.trend.demand, known.trend(half_life).demand)
+    assert memory.trend.moment == known.times.max()
 
 
 def test_a_log_without_dates_has_no_trend() -> None:

@@ -182,6 +182,26 @@ def test_impossible_placements_are_refused(placed: list[object], message: str) -
         ItemTree(2, array)
 
 
+def test_a_removed_item_keeps_its_leaf_which_returns_nothing() -> None:
+    tree = ItemTree(2, np.array([2, 0, -1, 1], dtype=np.int32), removed=np.array([1, 1], dtype=np.int32))
+    assert tree.item_at_leaf.tolist() == [2, 0, -1, -1]
+    assert tree.leaf_of_item.tolist() == [1, 3, 0]
+    assert (tree.num_items, tree.num_present, tree.removed.tolist()) == (3, 2, [1])
+    assert tree.placement.tolist() == [2, 0, -1, 1]
+    assert tree.occupied(1).tolist() == [True, False]
+    assert tree.item_ancestors([1], 1).tolist() == [1]
+    assert tree.without(np.array([0], dtype=np.int32)).item_at_leaf.tolist() == [2, -1, -1, 1]
+
+
+def test_impossible_removals_are_refused() -> None:
+    placed = np.array([0, 1], dtype=np.int32)
+    for impossible in ([2], [-1]):
+        with pytest.raises(InputError, match="removed items from 0 to 1"):
+            ItemTree(2, placed, removed=np.array(impossible, dtype=np.int32))
+    with pytest.raises(InputError, match=r"All 2 items would be removed\. Leave at least one"):
+        ItemTree(2, placed, removed=placed)
+
+
 def test_a_branching_below_two_is_refused() -> None:
     with pytest.raises(InputError, match="at least 2, got 1"):
         ItemTree(1, np.arange(3, dtype=np.int32))

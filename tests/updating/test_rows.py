@@ -61,7 +61,7 @@ def test_ids_of_another_kind_are_refused() -> None:
 def test_known_users_with_new_rows_are_held_out_and_their_new_rows_are_not_learned_from() -> None:
     log = rows(("c", 103, 40), ("a", 103, 50), ("a", 101, 51), ("c", 100, 41))
     extended = extend_log(KNOWN, log.frame, item_table=ITEMS, skipped=0)
-    split = hold_out_newest(extended, seed=0)
+    split = hold_out_newest(extended, exclude_seen=False, seed=0)
     assert split.validation.user.tolist() == [0]  # b has nothing new, c has no history
     labels, _ = split.validation.labels(extended.dataset.sequences, distinct=True)
     assert labels.tolist() == [3, 1]
@@ -69,3 +69,10 @@ def test_known_users_with_new_rows_are_held_out_and_their_new_rows_are_not_learn
     learned = [extended.dataset.sequences.items[a:b].tolist() for a, b in spans]
     assert learned == [[0, 1, 2], [0], [3, 0]]
     assert len(split.test) == 0
+
+
+def test_users_who_met_nothing_new_are_not_asked_where_seen_items_are_not_recommended() -> None:
+    extended = extend_log(KNOWN, rows(("a", 100, 50), ("b", 102, 51)).frame, item_table=ITEMS, skipped=0)
+    assert hold_out_newest(extended, exclude_seen=True, seed=0).validation.user.tolist() == [1]
+    nobody = extend_log(KNOWN, rows(("a", 100, 50)).frame, item_table=ITEMS, skipped=0)
+    assert len(hold_out_newest(nobody, exclude_seen=True, seed=0).validation) == 0

@@ -84,7 +84,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         "model_version": model.version,
         "loaded_at": datetime.fromtimestamp(model.loaded_at, UTC).isoformat(timespec="seconds"),
         "id_type": "integer" if model.ids.holds_integers else "text",
-        "items": tree.num_items,
+        "items": tree.num_present,
         "history_length": model.history_length,
         "tree": {
             "branching": tree.branching,

@@ -1,0 +1,85 @@
+"""Rows of the item table for new items: the columns and types that the model was fitted with, or a refusal."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from beamtree.data.columns import ITEM_ID
+from beamtree.data.items import check_items, read_items
+from beamtree.data.tables import Source
+from beamtree.errors import DataError
+
+SHOWN_VALUES = 3
+
+
+def read_new_items(source: Source, *, like: pl.DataFrame, columns: Mapping[str, str] | None = None) -> pl.DataFrame:
+    """A table of new items from any file or table, in the form of the item table `like` of a model; see `new_rows`.
+
+    columns: beamtree's name -> the name in the file, as when the model was fitted. In a file without types, integers in
+    a column that was fitted as text are texts.
+    """
+    table = read_items(source, columns=columns)
+    if isinstance(source, str | Path):
+        texts = [
+            name
+            for name, dtype in table.schema.items()
+            if dtype.is_integer() and name != ITEM_ID and like.schema.get(name) == pl.String
+        ]
+        table = table.with_columns(pl.col(texts).cast(pl.String))
+    return new_rows(table, like=like)
+
+
+def new_rows(table: pl.DataFrame, *, like: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a table in the columns and types of the item table `like`; columns that it lacks are null.
+
+    DataError for columns that the model was not fitted with, for values of another type, and for ids that repeat, are
+    missing, or are texts where those of the model are integers.
+    """
+    table = check_items(table, file="the table of new items")
+    unknown = [name for name in table.columns if name not in like.columns]
+    if unknown:
+        raise DataError(
+            f"The new items have columns that the model was not fitted with: {', '.join(unknown)}. It knows "
+            f"{', '.join(like.columns)}. Leave the others out, or fit again with an item table that has them."
+        )
+    columns = [
+        _of_type(table[name], dtype) if name in table.columns else pl.Series(name, [None] * len(table), dtype=dtype)
+        for name, dtype in like.schema.items()
+    ]
+    return pl.DataFrame(columns)
+
+
+def _of_type(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The same values in the type that the column had at the fit; DataError where that would change what they say."""
+    if column.dtype == dtype:
+        return column
+    if column.null_count() == len(column):
+        return pl.Series(column.name, [None] * len(column), dtype=dtype)
+    if column.name == ITEM_ID and dtype == pl.String and column.dtype.is_integer():
+        return column.cast(pl.String)
+    if _is_one_kind(column.dtype, dtype):
+        try:
+            found = column.cast(dtype, strict=True)
+        except pl.exceptions.PolarsError:
+            found = None
+        if found is not None and (not dtype.is_numeric() or found.cast(pl.Float64).equals(column.cast(pl.Float64))):
+            return found
+    shown = ", ".join(repr(value) for value in column.drop_nulls().head(SHOWN_VALUES).to_list())
+    raise DataError(
+        f"Expected the column {column.name} as {dtype}, as the model was fitted with it, got {column.dtype} such as "
+        f"{shown}. Give values of that type, or leave the column out."
+    )
+
+
+def _is_one_kind(given: pl.DataType, wanted: pl.DataType) -> bool:
+    """Whether values of one type can be meant as values of the other: numbers, texts, dates, lists of such."""
+    if isinstance(given, pl.List | pl.Array) and isinstance(wanted, pl.List | pl.Array):
+        inner, wanted_inner = given.inner, wanted.inner
+        return isinstance(inner, pl.Null) or inner == wanted_inner or _is_one_kind(inner, wanted_inner)  # type: ignore[arg-type]
+    texts = (pl.String, pl.Categorical, pl.Enum)
+    return (
+        (given.is_numeric() and wanted.is_numeric())
+        or (given in texts and wanted in texts)
+        or (given.is_temporal() and wanted.is_temporal())
+    )

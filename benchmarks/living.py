@@ -11,11 +11,12 @@ the users who were there before do on the NEXT day. Recall@20 over their new ite
 update_cost: seconds of all updates over seconds of all refits. update_quality: recall of updating over refitting;
 nothing_quality: of doing nothing over refitting. recall_new_items: recall on items that appeared after the first fit;
 new_item_recall_over_trend: the same over that of the most popular items of the moment (interactions halve every
-half-life, of which the best is taken). insert_ms_per_item: adding items to the tree, without learning.
+half-life, of which the one with the best recall of the day is taken). insert_ms_per_item: adding items to the tree, without learning.
 """
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -104,7 +105,9 @@ def measure(log: pl.DataFrame, *, days: int, day_length: float, config: Config, 
         courses["refit"].note(asked, _lists(refitted, asked.histories), new=new)
         courses["nothing"].note(asked, _lists(first, asked.histories), new=new)
         trends = [_trend(so_far, asked, half_life=hours / 24 * day_length) for hours in HALF_LIVES_HOURS]
-        courses["trend"].note(asked, max(trends, key=lambda lists: asked.recall(lists, among=new)), new=new)
+        courses["trend"].note(asked, max(trends, key=asked.recall), new=new)
+        so_well = ", ".join(f"{name} {course.recall[-1]:.4f}" for name, course in courses.items())
+        print(f"day {number + 1} of {days}: recall@{K} on the next day: {so_well}", file=sys.stderr, flush=True)
     update, refit, nothing, trend = (courses[name] for name in ("update", "refit", "nothing", "trend"))
     return {
         "days": days,

@@ -11,7 +11,8 @@ the users who were there before do on the NEXT day. Recall@20 over their new ite
 update_cost: seconds of all updates over seconds of all refits. update_quality: recall of updating over refitting;
 nothing_quality: of doing nothing over refitting. recall_new_items: recall on items that appeared after the first fit;
 new_item_recall_over_trend: the same over that of the most popular items of the moment (interactions halve every
-half-life, of which the one with the best recall of the day is taken). insert_ms_per_item: adding items to the tree, without learning.
+half-life, of which the one with the best recall of the day is taken). insert_ms_per_item: adding items to the tree,
+without learning.
 """
 
 import argparse
@@ -40,6 +41,8 @@ USERS = 3000
 K = 20
 HALF_LIVES_HOURS = (2.0, 6.0, 24.0)
 SEED = 0
+FULL_DAY = 0.25
+"""A day with fewer rows than this share of the fullest is not asked about: logs trail off."""
 VALIDATION_SHARE = 0.05
 """Of the interactions, the newest, on which a fit chooses its weights, that of the trend among them."""
 
@@ -168,10 +171,10 @@ def _trend(so_far: pl.DataFrame, asked: Asked, *, half_life: float) -> list[list
 
 
 def _last_full_day(log: pl.DataFrame, *, day_length: float) -> float:
-    """When the last day with many rows ends: logs trail off."""
-    counts = log.group_by((pl.col(TIMESTAMP) // day_length).alias("day")).len().sort("day")
-    full = counts.filter(pl.col("len") >= 0.5 * counts["len"].median())["day"]  # type: ignore[operator]
-    return (float(full.max()) + 1) * day_length  # type: ignore[arg-type]
+    """When the last day with many rows ends."""
+    counts = log.group_by((pl.col(TIMESTAMP) // day_length).alias("day")).len()
+    full = counts.filter(pl.col("len") >= FULL_DAY * pl.col("len").max())["day"].to_numpy()
+    return (float(full.max()) + 1) * day_length
 
 
 def main() -> None:

@@ -131,7 +131,8 @@ class Memory:
 
     returns: float32 (items,), the root of how often an item returned against all items. popularity: float32 (items,),
     ln(1 + count). trend: the same with faded counts, as of the newest interaction. gates: one for each level of the
-    tree, from the root down; empty = 1 everywhere.
+    tree, from the root down; empty = 1 everywhere. recent: what is to be added to the transitions since they were
+    counted; never saved.
     """
 
     transitions: Links
@@ -141,6 +142,7 @@ class Memory:
     weights: MemoryWeights
     gates: tuple[float, ...] = field(default=())
     trend: Trend = field(default_factory=Trend)
+    recent: Links | None = None
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
@@ -178,7 +180,10 @@ class Memory:
         asked = ASKED_ITEMS if weights.fade == 1.0 else min(ASKED_ITEMS, int(log(FADED) / log(weights.fade)) + 1)
         transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, asked, distinct=False)
         company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ASKED, distinct=True)
-        return tuple(kind for kind in (transitions, company) if kind.weight > 0.0)
+        kinds = [transitions, company]
+        if self.recent is not None and len(self.recent.items):
+            kinds.append(replace(transitions, links=self.recent))
+        return tuple(kind for kind in kinds if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
         """The same counts under other weights."""

@@ -1,6 +1,8 @@
 """A score whose parts the compiled kernels know: they search it by themselves, at the machine's speed."""
 
 from collections.abc import Mapping
+from copy import copy
+from functools import partial
 
 import numpy as np
 
@@ -31,13 +33,20 @@ class NativeScorer:
     ) -> None:
         """attention, tower: their arrays by name, tables among them; any of the parts may be absent, but not all."""
         settings = config.model
-        self._score = KernelScore(
+        self._score_with = partial(
+            KernelScore,
             tree,
             attention=None if attention is None else _attention_arrays(attention, tree, settings=settings),
-            memory=None if memory is None else _memory_arrays(memory, tree),
             tower=None if tower is None else TowerArrays.pack(tower, tree),
             attention_from=settings.attention_range(tree.height).start,
         )
+        self._score = self._score_with(memory=None if memory is None else _memory_arrays(memory, tree))
+
+    def with_memory(self, memory: Memory) -> "NativeScorer":
+        """The same score with another memory; everything else is shared."""
+        scorer = copy(self)
+        scorer._score = self._score_with(memory=_memory_arrays(memory, self._score.tree))
+        return scorer
 
     def prepare(self, requests: Requests) -> "NativeScores":
         """Scores of any node for these requests."""

@@ -1,0 +1,91 @@
+"""Memory that goes on counting gives what counting everything at once gives."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from beamtree.config import MemorySettings
+from beamtree.data.sequences import Sequences
+from beamtree.data.split import split_none
+from beamtree.model.live_memory import LiveMemory
+from beamtree.model.memory import Memory, MemoryWeights
+from beamtree.model.trend import Trend
+
+NUM_ITEMS = 12
+WINDOW = 3
+SETTINGS = MemorySettings(window=WINDOW)
+
+
+def counted(histories: list[list[int]]) -> Memory:
+    lengths = np.array([len(history) for history in histories])
+    flat = np.array([item for history in histories for item in history], dtype=np.int32)
+    sequences = Sequences(flat, np.concatenate([[0], np.cumsum(lengths)]))
+    memory = Memory.count(sequences, split_none(sequences).train, num_items=NUM_ITEMS, settings=SETTINGS)
+    return memory.weighed(MemoryWeights(transitions=1.0, popularity=0.0, fade=0.8))
+
+
+def evidence(memory: Memory, history: list[int]) -> np.ndarray:
+    found = np.zeros(NUM_ITEMS)
+    for kind in memory.kinds:
+        for source, weight in kind.sources(np.array(history, dtype=np.int32)):
+            own = slice(kind.links.offsets[source], kind.links.offsets[source + 1])
+            found[kind.links.items[own]] += weight * kind.links.strengths[own].astype(np.float64)
+    return found
+
+
+def random_histories(seed: int) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, NUM_ITEMS, size=rng.integers(2, 9)).tolist() for _ in range(30)]
+
+
+def test_transitions_are_those_of_all_interactions() -> None:
+    whole = random_histories(0)
+    cuts = [len(history) // 2 for history in whole]
+    live = LiveMemory(counted([history[:cut] for history, cut in zip(whole, cuts, strict=True)]), window=WINDOW)
+    for history, cut in zip(whole, cuts, strict=True):
+        for place in range(cut, len(history)):
+            live.add(history[place], before=history[:place], time=None)
+    for history in ([0], [3, 5], [1, 2, 3, 4]):
+        assert evidence(live.memory(), history) == pytest.approx(evidence(counted(whole), history), abs=0.02)
+
+
+def test_the_trend_is_that_of_all_interactions_as_of_the_newest() -> None:
+    times, items = np.array([0.0, 5.0, 9.0]), np.array([0, 1, 1], dtype=np.int32)
+    later_times, later_items = [12.0, 30.0, 29.0], [2, 0, 3]
+    known = replace(counted([[0, 1]]), trend=Trend.count(times, items, num_items=NUM_ITEMS, half_life=10.0))
+    live = LiveMemory(known, window=WINDOW)
+    for item, time in zip(later_items, later_times, strict=True):
+        live.add(item, before=[], time=time)
+    everything = Trend.count(
+        np.append(times, later_times),
+        np.append(items, later_items).astype(np.int32),
+        num_items=NUM_ITEMS,
+        half_life=10.0,
+    )
+    assert live.memory().trend.moment == 30.0
+    assert live.memory().trend.demand == pytest.approx(everything.demand, abs=1e-5)
+
+
+def test_the_trend_survives_many_half_lives() -> None:
+    known = replace(counted([[0, 1]]), trend=Trend(np.ones(NUM_ITEMS, dtype=np.float32), half_life=1.0, moment=0.0))
+    live = LiveMemory(known, window=WINDOW)
+    for number in range(60):
+        live.add(3, before=[], time=100.0 * number)
+    demand = live.memory().trend.demand
+    assert demand[3] == pytest.approx(np.log(2.0), abs=1e-6)
+    assert demand[0] == 0.0
+
+
+def test_pairs_have_a_bound() -> None:
+    live = LiveMemory(counted([[0, 1]]), window=WINDOW, most_pairs=20)
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        live.add(int(rng.integers(NUM_ITEMS)), before=rng.integers(0, NUM_ITEMS, 3).tolist(), time=None)
+        assert len(live._pairs) <= 20
+
+
+def test_without_events_nothing_changes() -> None:
+    known = counted(random_histories(1))
+    assert LiveMemory(known, window=WINDOW).memory().kinds[0].links is known.kinds[0].links
+    assert len(LiveMemory(known, window=WINDOW).memory().kinds) == len(known.kinds)

@@ -41,6 +41,9 @@ def serve(
     keep_events_days: Annotated[
         float | None, typer.Option(min=0.001, help="Delete events that arrived longer ago; default: never.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option(help="Events change at once what is recommended: what follows what, and the trend.")
+    ] = True,
     watch_seconds: Annotated[float, typer.Option(min=0, help="Between looks for a new model; 0: never.")] = 1.0,
     cors_origin: Annotated[list[str] | None, typer.Option(help="Web origin that may call this server.")] = None,
     model_name: Annotated[
@@ -98,6 +101,7 @@ def serve(
         min_free_disk=min_free_disk,
         events=events,
         keep_events_days=float("inf") if keep_events_days is None else keep_events_days,
+        live=live,
         admin_token=os.environ.get(TOKEN_VARIABLE, ""),
         cors_origins=tuple(cors_origin or ()),
         log_histories=log_histories,

@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from beamtree.config import Config
+from beamtree.data.parse import seconds_per_unit
 from beamtree.data.split import HeldOut
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.labels import reachable_labels
@@ -67,6 +69,8 @@ def weigh(
         memory = Memory.count(
             run.dataset.sequences, run.split.train, num_items=len(run.dataset.items), settings=config.memory
         )
+        if run.dataset.timestamps is not None and seconds_per_unit(pl.Series(run.dataset.timestamps)) is not None:
+            memory = replace(memory, trend=Trend(moment=float(run.dataset.timestamps.max())))
     choice = Choice(
         has_learned=any(not name.startswith("tower/") for name in learned),
         has_tower="tower" in config.model.parts,

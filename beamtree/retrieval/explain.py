@@ -15,7 +15,7 @@ from beamtree.model.memory import Memory, Reason
 from beamtree.retrieval.beam import ScoreNodes, beam_search, widened
 from beamtree.retrieval.engine import Engine, scores_of
 from beamtree.retrieval.request import Explanation, HistoryEvidence
-from beamtree.retrieval.scorers import arrays_by_part, build_scorer
+from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer
 from beamtree.scorer import Scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
@@ -74,6 +74,12 @@ class Explainer:
         self.memory = Memory.from_arrays(counted) if counted else None
         self._ids = ids
         self._titles = artefact.item_table[TITLE] if TITLE in artefact.item_table.columns else None
+
+    def remember(self, memory: Memory) -> None:
+        """Explain with another counted memory."""
+        scorer = self.scorers[MEMORY]
+        if isinstance(scorer, RemembersAnew):
+            self.memory, self.scorers = memory, {**self.scorers, MEMORY: scorer.with_memory(memory)}
 
     def prepare(self, requests: Requests) -> "Explanations":
         """Ready to explain any item to these requests."""

@@ -20,12 +20,13 @@ from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
+from beamtree.model.memory import Memory
 from beamtree.retrieval.allowed import CACHE_BYTES, Allowed, AllowedItems, known_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
-from beamtree.retrieval.scorers import arrays_by_part, build_scorer, tell_items
+from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer, tell_items
 from beamtree.types import Int32Array
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Recommender:
         self.engine = Engine(
             build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=self._parts), artefact.tree
         )
+        self._remembered: Memory | None = None
         self.ids = RawIds(artefact.items)
         self._turn = nullcontext() if turn is None else turn
         self._allowed_items = AllowedItems(artefact.item_table, ids=self.ids, cache_bytes=filter_cache_bytes)
@@ -110,6 +112,19 @@ class Recommender:
         popular = np.argsort(-self.artefact.popularity, kind="stable").astype(np.int32)
         removed = self.artefact.tree.removed
         return popular[~np.isin(popular, removed)] if removed.size else popular
+
+    def remember(self, memory: Memory) -> None:
+        """Answer and explain with another counted memory from the next request on; everything else stays.
+
+        InputError where the score is not searched by the kernels.
+        """
+        scorer = self.engine.scorer
+        if not isinstance(scorer, RemembersAnew):
+            raise InputError("Only a score that the kernels search can be given another memory: fit the model again.")
+        self.engine = Engine(scorer.with_memory(memory), self.artefact.tree)
+        self._remembered = memory
+        if "explainer" in self.__dict__:
+            self.explainer.remember(memory)
 
     def recommend(
         self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
@@ -178,7 +193,10 @@ class Recommender:
     @cached_property
     def explainer(self) -> Explainer:
         """Tells the parts of the score apart."""
-        return Explainer(self.artefact, ids=self.ids, parts=self._parts)
+        explainer = Explainer(self.artefact, ids=self.ids, parts=self._parts)
+        if self._remembered is not None:
+            explainer.remember(self._remembered)
+        return explainer
 
     def _encode(self, request: RecommendRequest, *, allowed: Allowed, histories: HistoryStore | None) -> EncodedRequest:
         options = request.options

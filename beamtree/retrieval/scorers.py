@@ -1,7 +1,7 @@
 """From a model's arrays to a scorer: in the kernels where they know all of its parts, else in torch."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -15,6 +15,16 @@ from beamtree.types import AnyArray
 
 if TYPE_CHECKING:
     from beamtree.model.part import MakePart, MakePartOnTree
+
+
+@runtime_checkable
+class RemembersAnew(Scorer, Protocol):
+    """A scorer that can be given another memory without being built again."""
+
+    def with_memory(self, memory: Memory) -> Scorer:
+        """The same score with this memory."""
+        ...
+
 
 KERNEL_PARTS = frozenset({"attention", "memory", "tower"})
 """The parts that beamtree knows by itself."""

@@ -84,6 +84,11 @@ class Histories:
             return list(recent) or None
         return [*logged.tail(self._latest - len(recent)).to_list(), *recent]
 
+    def logged(self, user: Id, *, count: int) -> list[Id]:
+        """The latest items of one user in the log alone, oldest first."""
+        logged = None if self._logged is None else self._logged.of(user)
+        return [] if logged is None else logged.tail(count).to_list()
+
     def outdate(self, users: Iterable[Id]) -> None:
         """Drop what is kept of users, of whom there are new events."""
         with self._lock:

@@ -44,6 +44,9 @@ class Metrics:
         self._filter_cache = Gauge(
             "beamtree_filter_cache_bytes", "Kept masks of conditions, of the model in service", registry=self.registry
         )
+        self._live_events = Gauge(
+            "beamtree_live_events", "Events that the model remembers beside its own log", registry=self.registry
+        )
         self._history_cache = Gauge(
             "beamtree_history_cache_bytes", "Histories of the event store kept in memory", registry=self.registry
         )
@@ -94,6 +97,10 @@ class Metrics:
     def watch_filter_cache(self, cached_bytes: Callable[[], int]) -> None:
         """Show what the kept masks of conditions take."""
         self._filter_cache.set_function(cached_bytes)
+
+    def watch_live_events(self, count: Callable[[], int]) -> None:
+        """Show how many events the model remembers."""
+        self._live_events.set_function(count)
 
     def watch_history_cache(self, cached_bytes: Callable[[], int]) -> None:
         """Show what the kept histories take."""

@@ -21,6 +21,7 @@ from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
 from beamtree.serving.http_protocol import guarded_protocol
 from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS, SPARE_CONNECTIONS, SPARE_FILES
+from beamtree.serving.live import LiveEvents
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.logs import LogQueue
 from beamtree.serving.metrics import Metrics
@@ -102,7 +103,7 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
     deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
     try_model(deployment.current, directory=settings.model)
     metrics.watch_folder(deployment.differs_from_folder)
-    histories, events = None, None
+    histories, events, live = None, None, None
     if log is not None or settings.events is not None:
         file, stored = None, None
         if settings.events is not None:
@@ -119,6 +120,15 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
                 timeout_seconds=settings.timeout_seconds,
                 keep_seconds=DAY * settings.keep_events_days,
             )
+            if settings.live and settings.events is not None:
+                live = LiveEvents(
+                    settings.events,
+                    current=lambda: deployment.current,
+                    histories=histories,
+                    lock_seconds=settings.timeout_seconds,
+                )
+                metrics.watch_live_events(lambda: live.num_interactions)
+                live.start()
     searches, lookups = _pools(settings)
     metrics.watch_filter_cache(lambda: deployment.current.recommender.filter_cache_bytes)
     watermarks = Watermarks(
@@ -135,6 +145,7 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
         metrics=metrics,
         histories=histories,
         events=events,
+        live=live,
         watermarks=watermarks,
         spans=spans,
     )

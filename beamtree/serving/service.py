@@ -8,6 +8,7 @@ from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories
+from beamtree.serving.live import LiveEvents
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import Done, SearchPool
@@ -59,6 +60,7 @@ class Service:
     histories: Histories | None
     events: EventStore | None
     watermarks: Watermarks
+    live: LiveEvents | None = None
     spans: SpanRecorder | None = None
     is_stopping: bool = False
 
@@ -88,6 +90,8 @@ class Service:
         """Let running work finish and write what waits to be written."""
         self.searches.close()
         self.lookups.close()
+        if self.live is not None:
+            self.live.close()
         if self.histories is not None:
             self.histories.close()
         if self.events is not None:  # the last to have the file open, so that SQLite leaves one file behind

@@ -49,6 +49,7 @@ class ServerSettings(BaseModel):
     min_free_disk: int = Field(134_217_728, ge=0, description="bytes; where less is free, events get 503")
     events: Path | None = Field(None, description="SQLite file of events; None: no events are taken")
     keep_events_days: float = Field(float("inf"), gt=0, description="events that arrived earlier are deleted")
+    live: bool = Field(True, description="events change what the model recommends, without a new one")
     admin_token: str = Field("", repr=False, description="empty: there are no admin routes")
     cors_origins: tuple[str, ...] = ()
     log_histories: bool = False

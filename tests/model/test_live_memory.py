@@ -8,7 +8,7 @@ import pytest
 from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
-from beamtree.model.live_memory import LiveMemory
+from beamtree.model.live_memory import Interaction, LiveMemory
 from beamtree.model.memory import Memory, MemoryWeights
 from beamtree.model.trend import Trend
 
@@ -45,7 +45,7 @@ def test_transitions_are_those_of_all_interactions() -> None:
     live = LiveMemory(counted([history[:cut] for history, cut in zip(whole, cuts, strict=True)]), window=WINDOW)
     for history, cut in zip(whole, cuts, strict=True):
         for place in range(cut, len(history)):
-            live.add(history[place], before=history[:place], time=None)
+            live.add([Interaction(history[place], history[:place], None)])
     for history in ([0], [3, 5], [1, 2, 3, 4]):
         assert evidence(live.memory(), history) == pytest.approx(evidence(counted(whole), history), abs=0.02)
 
@@ -55,8 +55,7 @@ def test_the_trend_is_that_of_all_interactions_as_of_the_newest() -> None:
     later_times, later_items = [12.0, 30.0, 29.0], [2, 0, 3]
     known = replace(counted([[0, 1]]), trend=Trend.count(times, items, num_items=NUM_ITEMS, half_life=10.0))
     live = LiveMemory(known, window=WINDOW)
-    for item, time in zip(later_items, later_times, strict=True):
-        live.add(item, before=[], time=time)
+    live.add([Interaction(item, [], time) for item, time in zip(later_items, later_times, strict=True)])
     everything = Trend.count(
         np.append(times, later_times),
         np.append(items, later_items).astype(np.int32),
@@ -71,7 +70,7 @@ def test_the_trend_survives_many_half_lives() -> None:
     known = replace(counted([[0, 1]]), trend=Trend(np.ones(NUM_ITEMS, dtype=np.float32), half_life=1.0, moment=0.0))
     live = LiveMemory(known, window=WINDOW)
     for number in range(60):
-        live.add(3, before=[], time=100.0 * number)
+        live.add([Interaction(3, [], 100.0 * number)])
     demand = live.memory().trend.demand
     assert demand[3] == pytest.approx(np.log(2.0), abs=1e-6)
     assert demand[0] == 0.0
@@ -81,7 +80,7 @@ def test_pairs_have_a_bound() -> None:
     live = LiveMemory(counted([[0, 1]]), window=WINDOW, most_pairs=20)
     rng = np.random.default_rng(0)
     for _ in range(500):
-        live.add(int(rng.integers(NUM_ITEMS)), before=rng.integers(0, NUM_ITEMS, 3).tolist(), time=None)
+        live.add([Interaction(int(rng.integers(NUM_ITEMS)), rng.integers(0, NUM_ITEMS, 3).tolist(), None)])
         assert len(live._pairs) <= 20
 
 

@@ -1,0 +1,144 @@
+"""Events change what is recommended: a thread reads them from their file and lets the served model remember them.
+
+Every server reads the same file, so that replicas remember the same. What a model has learned already is not counted
+again: events up to the newest interaction of its log only tell who had what before. A new model starts over with the
+events that are newer than its own log.
+"""
+
+import logging
+import sqlite3
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+
+from beamtree.data.parse import seconds_per_unit
+from beamtree.data.vocabulary import Id
+from beamtree.model.live_memory import Interaction, LiveMemory
+from beamtree.model.memory import Memory
+from beamtree.serving.histories import Histories
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.types import NOTHING
+
+log = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_READINGS = 0.5
+EVENTS_AT_A_TIME = 5_000
+"""Read between two pauses, so that a flood of events takes a part of one core and no more."""
+MOST_USERS = 50_000
+"""Users whose latest items are kept in memory, to know what an event follows."""
+
+
+class LiveEvents:
+    """Lets the model that `current` gives remember the events of a file.
+
+    histories: what users did in the log before, where one was given.
+    """
+
+    def __init__(
+        self, path: Path, *, current: Callable[[], LoadedModel], histories: Histories, lock_seconds: float
+    ) -> None:
+        self._current = current
+        self._histories = histories
+        self._connection = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA query_only = ON")
+        self._model: LoadedModel | None = None
+        self._memory: LiveMemory | None = None
+        self._erasures = 0
+        self._last_read = 0
+        self._seconds: float | None = None
+        self._newest_learned = 0.0
+        self._window = 0
+        self._before_event: OrderedDict[Id, deque[int]] = OrderedDict()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="live events", daemon=True)
+
+    @property
+    def num_interactions(self) -> int:
+        """Events that the present model remembers beside its own log."""
+        return 0 if self._memory is None else self._memory.num_interactions
+
+    def start(self) -> None:
+        """Read from now on, until closed."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._connection.close()
+
+    def read(self) -> bool:
+        """Remember what is new in the file; whether there may be more."""
+        model = self._current()
+        erasures = self._connection.execute("SELECT erasures FROM changes").fetchone()[0]
+        if model is not self._model or erasures != self._erasures:  # whoever was erased is forgotten here too
+            self._model, self._erasures = model, erasures
+            self._start_over(model)
+        if self._memory is None:
+            return False
+        rows = self._connection.execute(
+            "SELECT id, user, item, timestamp FROM events WHERE id > ? ORDER BY id LIMIT ?",
+            (self._last_read, EVENTS_AT_A_TIME),
+        ).fetchall()
+        if not rows:
+            return False
+        dense = _encoded([row[2] for row in rows], model)
+        met = []
+        for (_, user, _, timestamp), item in zip(rows, dense, strict=True):
+            if item < 0:
+                continue
+            before = self._before(user, model)
+            time = None if self._seconds is None else timestamp / self._seconds
+            if time is None or time > self._newest_learned:
+                met.append(Interaction(item, list(before), time))
+            before.append(item)
+        self._last_read = rows[-1][0]
+        if met:
+            self._memory.add(met)
+            model.recommender.remember(self._memory.memory())
+        return len(rows) == EVENTS_AT_A_TIME
+
+    def _start_over(self, model: LoadedModel) -> None:
+        """Begin with the first event of the file, and with what the model has learned."""
+        self._last_read, self._memory = 0, None
+        self._before_event.clear()
+        counted = model.artefact.part("memory")
+        if not counted:
+            return
+        memory = Memory.from_arrays(counted)
+        self._window = model.artefact.config.memory.window
+        self._memory = LiveMemory(memory, window=self._window)
+        self._newest_learned = memory.trend.moment
+        self._seconds = seconds_per_unit(pl.Series([memory.trend.moment]))
+
+    def _before(self, user: Id, model: LoadedModel) -> "deque[int]":
+        """The latest items of a user before the event at hand."""
+        known = self._before_event.get(user)
+        if known is None:
+            items = model.ids.encode(self._histories.logged(user, count=self._window))
+            known = deque(items[items >= 0].tolist(), maxlen=self._window)
+            self._before_event[user] = known
+            if len(self._before_event) > MOST_USERS:
+                self._before_event.popitem(last=False)
+        else:
+            self._before_event.move_to_end(user)
+        return known
+
+    def _work(self) -> None:
+        while not self._stop.wait(SECONDS_BETWEEN_READINGS):
+            try:
+                while self.read() and not self._stop.wait(SECONDS_BETWEEN_READINGS / 5):
+                    pass
+            except Exception:  # nobody would notice a thread that has ended
+                log.exception("events could not be remembered")
+
+
+def _encoded(items: list[Id], model: LoadedModel) -> list[int]:
+    """Dense items of raw ones, -1 where the model does not know one, or spells its ids otherwise."""
+    is_spelt_alike = [isinstance(item, int) == model.ids.holds_integers for item in items]
+    known = iter(model.ids.encode([item for item, alike in zip(items, is_spelt_alike, strict=True) if alike]).tolist())
+    return [next(known) if alike else NOTHING for alike in is_spelt_alike]

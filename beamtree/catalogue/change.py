@@ -162,6 +162,7 @@ def _extend(
     popularity = artefact.popularity.copy()
     popularity[artefact.tree.removed] = 0
     neighbours = find_neighbours(rows, item_table=artefact.item_table, popularity=popularity, first=first)
+    ungrown = artefact.weights
     while artefact.tree.num_leaves - artefact.tree.num_items < len(rows):
         artefact = grow_model(artefact)
     vectors = _vectors(artefact, rows, neighbours=neighbours, is_met=first.counts > 0, content=content)
@@ -169,11 +170,11 @@ def _extend(
     weights = dict(artefact.weights)
     for name, own in vectors.items():
         table = weights[name]
-        weights[name] = (
-            np.concatenate([table, own.astype(table.dtype)])
-            if name == HISTORY_TABLE
-            else _with_rows(table, own, tree=artefact.tree, leaves=leaves)
-        )
+        if name == HISTORY_TABLE:
+            weights[name] = np.concatenate([table, own.astype(table.dtype)])
+            continue
+        weights[name] = np.array(table) if table is ungrown[name] else table
+        _write_rows(weights[name], own, tree=artefact.tree, leaves=leaves)
     weights |= _longer_memory(artefact.part("memory"), first.counts)
     return replace(
         artefact,
@@ -198,17 +199,15 @@ def _vectors(
 
     is_met: (new items,), whether somebody has had them: then their neighbours say more than their columns.
     """
-    tree, tables = artefact.tree, artefact.weights
+    tree, tables, guide = artefact.tree, artefact.weights, _guide(artefact)
+    by_neighbours = [name for name in NODE_TABLES if name in tables and (content is None or name != guide)]
 
     def read_leaves(items: Int64Array, *, table: AnyArray) -> AnyArray:
         return np.asarray(table[tree.level_offsets[tree.height] + tree.leaf_of_item[items]])
 
-    vectors = {
-        name: neighbours.means(partial(read_leaves, table=tables[name])) for name in NODE_TABLES if name in tables
-    }
+    vectors = {name: neighbours.means(partial(read_leaves, table=tables[name])) for name in by_neighbours}
     if HISTORY_TABLE in tables:
         vectors[HISTORY_TABLE] = neighbours.means(lambda items: np.asarray(tables[HISTORY_TABLE][items]))
-    guide = _guide(artefact)
     if guide is None:
         return vectors
     if content is None and not is_met.all():
@@ -216,7 +215,7 @@ def _vectors(
         if by_columns is not None:
             vectors[guide] = np.where(is_met[:, None], vectors[guide], by_columns(rows))
     elif content is not None:
-        given, wanted = np.asarray(content(rows), dtype=np.float32), vectors[guide].shape
+        given, wanted = np.asarray(content(rows), dtype=np.float32), (len(rows), tables[guide].shape[1])
         if given.shape != wanted or not np.isfinite(given).all():
             raise InputError(
                 f"Expected finite vectors {wanted} of the new items from their content, got {given.shape}."
@@ -240,14 +239,13 @@ def _place(
     return ItemTree(tree.branching, placement, removed=tree.removed), leaves
 
 
-def _with_rows(table: AnyArray, vectors: Float32Array, *, tree: ItemTree, leaves: Int64Array) -> AnyArray:
-    """A table over the nodes of a tree with vectors (n, width) on leaves (n,) that were vacant.
+def _write_rows(table: AnyArray, vectors: Float32Array, *, tree: ItemTree, leaves: Int64Array) -> None:
+    """Write vectors (n, width) to leaves (n,) that are vacant into a table over the nodes of a tree.
 
     An inner node that had no item below it gets the mean of the vectors that it has now; no other item's path leads
     there.
     """
-    longer = np.array(table)
-    longer[tree.level_offsets[tree.height] + leaves] = vectors
+    table[tree.level_offsets[tree.height] + leaves] = vectors
     for level in range(1, tree.height):
         above = tree.ancestors(leaves, level)
         is_new = ~held_nodes(tree, level)[above]
@@ -256,8 +254,7 @@ def _with_rows(table: AnyArray, vectors: Float32Array, *, tree: ItemTree, leaves
         nodes, group, count = np.unique(above[is_new], return_inverse=True, return_counts=True)
         sums = np.zeros((len(nodes), vectors.shape[1]), dtype=np.float32)
         np.add.at(sums, group, vectors[is_new])
-        longer[tree.level_offsets[level] + nodes] = sums / count[:, None]
-    return longer
+        table[tree.level_offsets[level] + nodes] = sums / count[:, None]
 
 
 def _longer_memory(memory: dict[str, AnyArray], counts: Int64Array) -> dict[str, AnyArray]:

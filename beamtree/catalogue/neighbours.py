@@ -41,7 +41,9 @@ class Neighbours:
 
     def means(self, read: ReadVectors) -> Float32Array:
         """The weighted mean of the neighbours' vectors for each new item: (new items, width)."""
-        means = [(weights / weights.sum()) @ read(items).astype(np.float32) for items, weights in self.groups]
+        means = [
+            (weights / weights.sum()) @ read(items).astype(np.float32, copy=False) for items, weights in self.groups
+        ]
         found: Float32Array = np.stack(means)[self.group_of].astype(np.float32)
         return found
 
@@ -104,9 +106,9 @@ def find_neighbours(
     weights = np.maximum(popularity, 0).astype(np.float32)
     if CATEGORY in rows.columns and CATEGORY in item_table.columns:
         by_category = _popular_by_category(item_table[CATEGORY], weights)
-        numbers: dict[str, int] = {}
+        categories, numbers = rows[CATEGORY].to_list(), dict[str, int]()
         for item in np.flatnonzero(group_of < 0).tolist():
-            category = rows[CATEGORY][item]
+            category = categories[item]
             if category in by_category and category not in numbers:
                 numbers[category] = len(groups)
                 groups.append(by_category[category])

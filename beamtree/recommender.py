@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 
-from beamtree.artefact import save_artefact
+from beamtree.artefact import Artefact, save_artefact
 from beamtree.baselines.comparison import Comparison, compare
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Asked, choose_baselines, reasons_left_out
+from beamtree.catalogue.change import change_catalogue
+from beamtree.catalogue.item_rows import read_new_items
 from beamtree.config import Config, PresetName
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
@@ -195,6 +197,27 @@ class DeepTreeRetriever:
         log.info("updated: %s", "; ".join(updated.lines()))
         self._recommender, self._state = Recommender(updated.artefact), updated.state
         self._interactions = self._dataset = self._test_metrics = self._test_comparison = None
+        return self
+
+    def add_items(self, items: Source, *, interactions: InteractionLog | Source | None = None) -> Self:
+        """Add the items of a table, without training: their ids, and any columns that the model was fitted with.
+
+        A new item gets a place in the tree near the items that it is like, and the mean of their vectors: those beside
+        it in `interactions`, the first ones with it; without them the popular ones of its category. Items that were
+        removed come back. DataError for items that exist, unknown columns and other types than at the fit: nothing
+        has changed then.
+        """
+        table = read_new_items(items, like=self.recommender.artefact.item_table, columns=self.config.log.item_columns)
+        first = None if interactions is None else self._read(interactions)
+        return self._changed(change_catalogue(self.recommender.artefact, add=table, interactions=first).artefact)
+
+    def remove_items(self, items: Ids) -> Self:
+        """Never recommend these items again; histories may still hold them. UnknownIdsError for unknown ids."""
+        return self._changed(change_catalogue(self.recommender.artefact, remove=items).artefact)
+
+    def _changed(self, artefact: Artefact) -> Self:
+        self._recommender = Recommender(artefact, parts=self._parts)
+        self._test_metrics = self._test_comparison = None
         return self
 
     def _update_state(self) -> "UpdateState":
@@ -413,7 +436,7 @@ class DeepTreeRetriever:
     def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
         """The log as training sees it, after filters and with dense ids."""
         if items is None and self._recommender is not None and self.config.data.catalogue == "items":
-            items = self._recommender.artefact.item_table
+            items = self._recommender.artefact.fitted_items
         return prepare_log(interactions, config=self.config, items=items).dataset
 
     @property

@@ -260,7 +260,7 @@ def _write_rows(table: AnyArray, vectors: Float32Array, *, tree: ItemTree, leave
 def _longer_memory(memory: dict[str, AnyArray], counts: Int64Array) -> dict[str, AnyArray]:
     """Counted memory with further items, by full name: nothing points to or from them, and they return like any other.
 
-    counts (new items,): their first interactions, which are how popular they are. Empty where there is no memory.
+    counts (new items,): their first interactions, which say how popular they are. Empty where there is no memory.
     """
     if not memory:
         return {}

@@ -22,6 +22,7 @@ from beamtree.cli.score import score
 from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
 from beamtree.cli.similar import similar
+from beamtree.cli.update import update
 from beamtree.errors import BeamtreeError, InterruptedTraining
 
 STOPPED_BY_SIGNAL = 130
@@ -36,7 +37,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(events_app, name="events")
-for command in (fit, evaluate, compare, recommend, similar, score, inspect, serve, settings, doctor, demo):
+for command in (fit, update, evaluate, compare, recommend, similar, score, inspect, serve, settings, doctor, demo):
     app.command()(command)
 
 

@@ -73,11 +73,15 @@ def excludes_seen(config: Config) -> bool:
 def evaluate(
     system: Answers, dataset: Dataset, users: HeldOut, *, config: Config, cutoffs: Sequence[int] = CUTOFFS
 ) -> Metrics:
-    """Ask a system for every held-out user who has a label that can be hit, and count what it hits."""
+    """Ask a system for every held-out user who has a label that can be hit, and count what it hits.
+
+    Items that a model was given after the data set, numbered behind its items, may be in the answers: nobody's labels.
+    """
     reachable = reachable_labels(users, dataset.sequences, config=config)
     requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)
     recommended = system.search(requests, k=max(cutoffs)).items
-    measured = measure(recommended, reachable.labels, num_items=len(dataset.items), cutoffs=cutoffs)
+    num_items = max(len(dataset.items), int(recommended.max()) + 1)
+    measured = measure(recommended, reachable.labels, num_items=num_items, cutoffs=cutoffs)
     return replace(measured, num_seen_labels=reachable.num_seen_labels, num_left_out=reachable.num_left_out)
 
 

@@ -1,0 +1,102 @@
+"""Another catalogue for a saved model, from the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from beamtree.artefact import load_artefact
+from beamtree.catalogue.folder import UPDATE_LOCK, claimed_for_update
+from beamtree.recommender import DeepTreeRetriever
+from tests.cli.beamtree_command import Command
+from tests.serving.models import save_model
+
+
+@pytest.fixture
+def model(folder: Path) -> Path:
+    save_model(folder / "model", 60, parts=("tower", "memory"))
+    (folder / "new.csv").write_text("item_id,title,year,price\n900,Nine hundred,2020,3\n901,Another,2021,4\n")
+    return folder / "model"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_items_are_added_and_removed_where_the_model_is(beamtree: Command, model: Path) -> None:
+    done = beamtree("update", "model", "--items", "new.csv", "--remove", "100,101")
+    assert done.code == 0, done.err
+    assert "Added 2 items." in done.err
+    assert "Removed 2 items." in done.err
+    assert "The tree grew to 64 leaves on 6 levels." in done.err
+    assert str(model) in done.out.replace("\n", "")
+    now = DeepTreeRetriever.load(model)
+    assert now.recommender.artefact.item_table.row(60) == (900, None, "Nine hundred", 2020, None, 3.0)
+    found = now.recommend_histories([[100, 102, 900]], k=100, exclude_seen=False)["item_id"].to_list()
+    assert sorted(found) == [*range(102, 160), 900, 901]
+    assert "60 items" in (model / "README.md").read_text()
+    assert not (model / UPDATE_LOCK).exists()
+    (model.parent / "back.csv").write_text("item_id\n101\n")
+    assert "Reinstated 1 item." in beamtree("update", "model", "--items", "back.csv").err
+
+
+def test_another_folder_leaves_the_model_as_it_is(beamtree: Command, model: Path) -> None:
+    before = contents(model)
+    assert beamtree("update", "model", "--remove", "100", "--out", "other").code == 0
+    assert contents(model) == before
+    assert load_artefact(model.parent / "other").tree.removed.tolist() == [0]
+
+
+def test_a_text_column_takes_numbers_of_a_csv_file(beamtree: Command, model: Path) -> None:
+    artefact = load_artefact(model)
+    (model.parent / "named.csv").write_text("sku,title\n950,1984\n")
+    done = beamtree("update", "model", "--items", "named.csv", "--item-column", "item_id=sku")
+    assert done.code == 0, done.err
+    assert load_artefact(model).item_table.row(-1)[:3] == (950, None, "1984")
+    assert artefact.tree.num_items == 60
+
+
+def test_what_cannot_be_done_changes_nothing(beamtree: Command, model: Path) -> None:
+    tables = {
+        "exists": "item_id,title\n900,x\n105,y\n",
+        "unknown": "item_id,colour\n900,red\n",
+        "type": "item_id,year\n900,long ago\n",
+        "twice": "item_id\n900\n900\n",
+        "empty": "item_id\n",
+        "ids": "item_id\nabc\n",
+    }
+    for name, text in tables.items():
+        (model.parent / f"{name}.csv").write_text(text)
+    (model.parent / "notes").mkdir()
+    (model.parent / "notes" / "a.txt").touch()
+    before = contents(model)
+    for arguments, message in (
+        (["--items", "exists.csv"], "1 of 2 items exist already, the first is 105"),
+        (["--items", "unknown.csv"], "columns that the model was not fitted with: colour. It knows item_id,"),
+        (["--items", "type.csv"], "Expected the column year as Int64, as the model was fitted with it, got String"),
+        (["--items", "twice.csv"], "item_id 900 occurs 2 times"),
+        (["--items", "empty.csv"], "no rows"),
+        (["--items", "ids.csv"], "Expected the column item_id as Int64"),
+        (["--items", "missing.csv"], "missing.csv"),
+        (["--remove", "100,nope"], "does not know nope (its item ids are integers such as"),
+        (["--items", "new.csv", "--remove", "9999"], "does not know 9999"),
+        (["--remove", ",".join(map(str, range(100, 160)))], "All 60 items would be removed"),
+        ([], "nothing to do: give new items with --items TABLE"),
+        (["--item-column", "item_id=sku", "--remove", "100"], "give that too, with --items TABLE"),
+        (["--remove", "100", "--out", "notes"], "holds other files and no beamtree model"),
+    ):
+        refused = beamtree("update", "model", *arguments)
+        assert refused.code == 1, arguments
+        assert message in refused.message
+        assert contents(model) == before, arguments
+    assert beamtree("update", "nowhere", "--remove", "100").code == 1
+    assert not (model.parent / "nowhere").exists()
+
+
+def test_one_writer_at_a_time(beamtree: Command, model: Path) -> None:
+    with claimed_for_update(model):
+        before = contents(model)
+        refused = beamtree("update", "model", "--remove", "100")
+        assert refused.code == 1
+        assert "Another update writes to model: process" in refused.message
+        assert contents(model) == before
+    assert beamtree("update", "model", "--remove", "100").code == 0

@@ -19,6 +19,7 @@ from beamtree.training.events import (
     Event,
     Listener,
     LogPrepared,
+    ModelUpdated,
     PartsWeighed,
     Resumed,
     StepDone,
@@ -73,7 +74,7 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
         if stream is not None:
             _write_json_line(stream, event)
         match event:
-            case LogPrepared():
+            case LogPrepared() | ModelUpdated():
                 messages.print(bullet_list(event.lines), markup=False, soft_wrap=True)
             case EpochCutShort():
                 messages.print(bullet_list([event.line]), markup=False, soft_wrap=True)

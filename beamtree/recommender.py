@@ -17,6 +17,7 @@ from beamtree.baselines.registry import Asked, choose_baselines, reasons_left_ou
 from beamtree.catalogue.change import change_catalogue
 from beamtree.catalogue.item_rows import read_new_items
 from beamtree.config import Config, PresetName
+from beamtree.data.columns import ITEM_ID
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
@@ -177,12 +178,15 @@ class DeepTreeRetriever:
         changes. A loaded model finds what it needs beside its folder, where `save` left it. The other arguments are
         those of `fit`.
         """
+        from beamtree.training.events import ModelUpdated
         from beamtree.training.interrupt import stop_requests
         from beamtree.updating.encoder import Continuation
         from beamtree.updating.update import update_model
 
         artefact = self.recommender.artefact
-        item_table = None if items is None else read_items(items, columns=self.config.log.item_columns)
+        is_in_our_names = isinstance(items, pl.DataFrame) and ITEM_ID in items.columns
+        columns = {} if is_in_our_names else self.config.log.item_columns
+        item_table = None if items is None else read_new_items(items, like=artefact.item_table, columns=columns)
         directory = None if work_dir is None else Path(work_dir)
         with _listening(listen, progress=progress) as say, stop_requests() as should_stop:
             updated = update_model(
@@ -192,9 +196,9 @@ class DeepTreeRetriever:
                 items=item_table,
                 continuation=Continuation(say, should_stop, directory, resume=resume),
             )
-        if not force:
-            updated.refuse_if_worse()
-        log.info("updated: %s", "; ".join(updated.lines()))
+            if not force:
+                updated.refuse_if_worse()
+            say(ModelUpdated(tuple(updated.lines())))
         self._recommender, self._state = Recommender(updated.artefact), updated.state
         self._interactions = self._dataset = self._test_metrics = self._test_comparison = None
         return self

@@ -1,4 +1,4 @@
-"""One writer at a time in the folder of a model: whoever reads it, changes it and writes it back holds a lock inside."""
+"""One writer at a time in the folder of a model: whoever reads it, changes it and writes it back holds a lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

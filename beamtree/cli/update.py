@@ -1,5 +1,6 @@
-"""beamtree update: a saved model goes on with another catalogue."""
+"""beamtree update: a saved model goes on with new rows of its log, and with another catalogue."""
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -9,19 +10,25 @@ from beamtree.artefact import Artefact, read_model_manifest, save_artefact
 from beamtree.catalogue.change import CatalogueChange, change_catalogue
 from beamtree.catalogue.folder import claimed_for_update
 from beamtree.catalogue.item_rows import read_new_items
-from beamtree.cli.console import messages, results
+from beamtree.cli.console import fit_progress, messages, results
 from beamtree.cli.ids import describe_unknown, find_items
+from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import ItemColumnOption, ItemsOption, ModelArgument, parse_pairs
 from beamtree.errors import InputError, UnknownIdsError
 from beamtree.model_card import write_model_card
 from beamtree.progress import bullet_list
+from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.recommender import Recommender
 from beamtree.storage import MANIFEST
 
 
+@takes_log_options
 def update(
     model: ModelArgument,
     *,
+    log: Annotated[
+        str | None, typer.Option(help="Log with new rows; those that the model has learned from may be in it too.")
+    ] = None,
     items: ItemsOption = None,
     item_column: ItemColumnOption = None,
     remove: Annotated[
@@ -34,18 +41,49 @@ def update(
     out: Annotated[
         Path | None, typer.Option(help="Folder to save to; by default the model is replaced where it is.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Save what was learned from --log even if it does worse than the model.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted update, if there is one.")
+    ] = False,
+    reading: LogOptions,
 ) -> None:
-    """Add the items of a table to a model, or remove items from it, without training.
+    """Go on with new rows of the log; add the items of a table or remove items, which takes no training.
 
-    New items are placed by what is known of them; docs/how-to/catalogue.md says how. The folder changes as a whole, so
-    that a server that watches it goes on answering, and does not change where anything is wrong.
+    With --log the model learns on, in a fraction of the time of a fit, and replaces the one in use only if it does not
+    do worse on the newest interactions. Without it new items are placed by what is known of them. The folder changes as
+    a whole, so that a server that watches it goes on answering, and does not change where anything is wrong.
     """
     item_columns = parse_pairs(item_column, option="--item-column", form="OURS=THEIRS")
-    if items is None and remove is None:
-        raise InputError("There is nothing to do: give new items with --items TABLE, or ids with --remove ID,ID.")
+    if log is None and items is None and remove is None:
+        raise InputError(
+            "There is nothing to do: give new rows with --log LOG, new items with --items TABLE, or ids with --remove "
+            "ID,ID."
+        )
+    if log is None and (force or resume or reading.given()):
+        given = [*reading.given(), *(["--force"] if force else []), *(["--resume"] if resume else [])]
+        raise InputError(f"{' and '.join(given)} are about new rows: give them with --log LOG, or leave it out.")
     if items is None and item_columns:
         raise InputError("--item-column names columns of the item table: give that too, with --items TABLE.")
     target = model if out is None else out
+    if log is not None:
+        read_model_manifest(model)
+        _check_target(target)
+        with claimed_for_update(target):
+            _learn_on(
+                model,
+                target,
+                log,
+                items=items,
+                item_columns=item_columns,
+                remove=remove,
+                force=force,
+                resume=resume,
+                reading=reading,
+            )
+        results.print(f"Saved to {target.absolute()}.", markup=False)
+        return
     read_model_manifest(model)
     _check_target(target)
     with claimed_for_update(target):
@@ -54,6 +92,37 @@ def update(
         save(target, change.artefact)
     messages.print(bullet_list(change.lines()), markup=False)
     results.print(f"Saved to {target.absolute()}.", markup=False)
+
+
+def _learn_on(
+    model: Path,
+    target: Path,
+    log: str,
+    *,
+    items: str | None,
+    item_columns: dict[str, str],
+    remove: str | None,
+    force: bool,
+    resume: bool,
+    reading: LogOptions,
+) -> None:
+    """Update with new rows, and save what comes of it to the target."""
+    retriever = DeepTreeRetriever.load(model)
+    if remove is not None:
+        leaving, unknown = find_items(retriever.recommender, remove, option="--remove")
+        if unknown:
+            raise UnknownIdsError(f"{describe_unknown(retriever.recommender, unknown)}: nothing was changed.", unknown)
+        retriever.remove_items(leaving)
+    columns = retriever.config.log.item_columns | item_columns
+    table = None
+    if items is not None:
+        table = read_new_items(items, like=retriever.recommender.artefact.item_table, columns=columns)
+    work_dir = target.absolute().with_name(f"{target.absolute().name}.checkpoint")
+    rows = reading.read(log, retriever.config.log)
+    with fit_progress() as listen:
+        retriever.update(rows, table, force=force, work_dir=work_dir, resume=resume, listen=listen)
+    retriever.save(target)
+    shutil.rmtree(work_dir, ignore_errors=True)
 
 
 def save(folder: Path, artefact: Artefact) -> None:

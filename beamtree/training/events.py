@@ -16,6 +16,13 @@ class LogPrepared:
 
 
 @dataclass(frozen=True)
+class ModelUpdated:
+    """A model has gone on with new rows: what there was, and how it does now, in sentences."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class EpochCutShort:
     """Before it begins: a learner will not see every training interaction once, and the setting that decides it."""
 
@@ -96,6 +103,7 @@ class PartsWeighed:
 
 Event = (
     LogPrepared
+    | ModelUpdated
     | EpochCutShort
     | StepDone
     | Validated

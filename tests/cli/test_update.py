@@ -1,5 +1,6 @@
 """Another catalogue for a saved model, from the command line."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from beamtree.catalogue.folder import UPDATE_LOCK, claimed_for_update
 from beamtree.recommender import DeepTreeRetriever
 from tests.cli.beamtree_command import Command
 from tests.serving.models import save_model
+from tests.small import small_config, two_group_log
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_what_cannot_be_done_changes_nothing(beamtree: Command, model: Path) -> 
         (["--remove", "100,nope"], "does not know nope (its item ids are integers such as"),
         (["--items", "new.csv", "--remove", "9999"], "does not know 9999"),
         (["--remove", ",".join(map(str, range(100, 160)))], "All 60 items would be removed"),
-        ([], "nothing to do: give new items with --items TABLE"),
+        ([], "nothing to do: give new rows with --log LOG, new items with --items TABLE"),
         (["--item-column", "item_id=sku", "--remove", "100"], "give that too, with --items TABLE"),
         (["--remove", "100", "--out", "notes"], "holds other files and no beamtree model"),
     ):
@@ -100,3 +102,49 @@ def test_one_writer_at_a_time(beamtree: Command, model: Path) -> None:
         assert "Another update writes to model: process" in refused.message
         assert contents(model) == before
     assert beamtree("update", "model", "--remove", "100").code == 0
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of a small log whose item column has another name, with what it needs to go on beside it."""
+    folder = tmp_path_factory.mktemp("fitted") / "model"
+    config = small_config(model={"parts": ["memory"]}, log={"item_columns": {"item_id": "sku"}})
+    DeepTreeRetriever(config).fit(two_group_log(), progress=False).save(folder)
+    return folder
+
+
+@pytest.fixture
+def shop(folder: Path, fitted: Path) -> Path:
+    shutil.copytree(fitted, folder / "model")
+    shutil.copytree(fitted.with_name("model.state"), folder / "model.state")
+    (folder / "new.csv").write_text("user_id,item_id,timestamp\na00,a1,100\na00,b1,101\nnew,a1,102\na01,a777,103\n")
+    (folder / "items.csv").write_text("sku,title\na777,Seven\n")
+    return folder / "model"
+
+
+def test_new_rows_are_learned_and_the_model_is_replaced(beamtree: Command, shop: Path) -> None:
+    done = beamtree("update", "model", "--log", "new.csv", "--items", "items.csv", "--force")
+    assert done.code == 0, done.err
+    assert "4 new rows" in done.err
+    assert "1 new users, 1 new items" in done.err
+    now = DeepTreeRetriever.load(shop)
+    assert now.recommender.artefact.item_table.row(-1)[0::2][:2] == ("a777", "Seven")
+    assert not shop.with_name("model.checkpoint").exists()
+    again = beamtree("update", "model", "--log", "new.csv")
+    assert again.code == 1
+    assert "the newest time that the model has learned from" in again.message
+
+
+def test_an_update_that_does_worse_is_refused(beamtree: Command, shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beamtree.updating.update.Verdict.is_worse", True)
+    before = contents(shop)
+    done = beamtree("update", "model", "--log", "new.csv")
+    assert done.code == 1
+    assert "so nothing was changed" in done.message
+    assert contents(shop) == before
+
+
+def test_options_of_new_rows_need_new_rows(beamtree: Command, shop: Path) -> None:
+    done = beamtree("update", str(shop), "--items", "items.csv", "--force", "--min-rating", "3")
+    assert done.code == 1
+    assert "--min-rating and --force are about new rows" in done.message

@@ -33,6 +33,7 @@ from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.request import RecommendOptions
 from beamtree.retrieval.tables import recommend_histories
+from benchmarks.insertion import measure_insertion
 from benchmarks.measure import report
 
 DAY_MS = 86_400_000
@@ -41,6 +42,7 @@ USERS = 3000
 K = 20
 HALF_LIVES_HOURS = (2.0, 6.0, 24.0)
 SEED = 0
+INSERTED = 1000
 FULL_DAY = 0.25
 """A day with fewer rows than this share of the fullest is not asked about: logs trail off."""
 VALIDATION_SHARE = 0.05
@@ -125,6 +127,7 @@ def measure(log: pl.DataFrame, *, days: int, day_length: float, config: Config, 
         "nothing_quality": round(fmean(nothing.recall) / fmean(refit.recall), 4),
         "recall_new_items": {name: round(fmean(course.recall_new), 4) for name, course in courses.items()},
         "new_item_recall_over_trend": round(fmean(update.recall_new) / max(fmean(trend.recall_new), 1e-9), 2),
+        "insert_ms_per_item": measure_insertion(updated.recommender.artefact, new_items=INSERTED).insert_ms_per_item,
     }
 
 

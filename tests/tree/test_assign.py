@@ -69,9 +69,9 @@ def test_items_without_data_stay_where_they_are_while_there_is_room(assign: Assi
 @pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])
 @pytest.mark.parametrize("newcomer", [-1, 3])
 def test_items_without_data_and_without_a_node_fill_what_residents_leave(assign: Assign, newcomer: int) -> None:
-    """The newcomer comes first in the order of items, and its node, -1 or one too many, is none of the three."""
-    nodes = assign(np.full((3, 3), np.nan), capacities=np.ones(3, dtype=np.int64), current=np.array([newcomer, 0, 2]))
-    assert nodes.tolist() == [1, 0, 2]
+    """The newcomer stands between the residents of nodes 2 and 0; its own node, -1 or one too many, is none."""
+    nodes = assign(np.full((3, 3), np.nan), capacities=np.ones(3, dtype=np.int64), current=np.array([2, newcomer, 0]))
+    assert nodes.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])

@@ -44,13 +44,13 @@ def property_of_bytes(work: Path) -> Callable[[bytes], object]:
     models = sound_models(work)
     directory = work / "model"
 
-    @given(data=st.data())
     def check(data: Any) -> None:
         holds = data.draw(st.sampled_from([check_recommends, check_serves]))
         write_model(spoil(data.draw(st.sampled_from(models)), data.draw), directory)
         holds(directory)
 
-    run: Callable[[bytes], object] = check.hypothesis.fuzz_one_input
+    test: Any = given(data=st.data())(check)
+    run: Callable[[bytes], object] = test.hypothesis.fuzz_one_input
     return run
 
 

@@ -105,7 +105,8 @@ def test_equal_cosines_rank_by_leaf_and_a_vector_of_zeros_is_near_nothing() -> N
 
 def test_a_catalogue_of_one_item_has_no_neighbours() -> None:
     similar = SimilarItems(random_artefact(1))
-    assert similar.in_tree(0, count=5)[1] == []
+    items, levels = similar.in_tree(0, count=5)
+    assert (items.tolist(), levels) == ([], [])
     assert len(similar.by_embedding(0, count=5)[0]) == 0
 
 
@@ -129,9 +130,14 @@ def test_what_followed_most_often_is_nearest() -> None:
 def test_a_model_is_asked_only_for_what_it_has() -> None:
     both = SimilarItems(random_artefact(4, parts=("attention", "memory")))
     assert both.kinds == ("embedding", "memory")
-    for default, alike in ((None, both.by_embedding), ("embedding", both.by_embedding), ("memory", both.by_memory)):
-        items, values = both.near(0, count=3, by=default)
-        assert (items.tolist(), values.tolist()) == tuple(found.tolist() for found in alike(0, count=3))
+    by_embedding, by_memory = both.by_embedding(0, count=3), both.by_memory(0, count=3)
+    for found, expected in (
+        (both.near(0, count=3), by_embedding),
+        (both.near(0, count=3, by="embedding"), by_embedding),
+        (both.near(0, count=3, by="memory"), by_memory),
+    ):
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
     with pytest.raises(InputError, match=r"no part 'attention' or 'tower'.*Compare them by memory"):
         SimilarItems(random_artefact(4, parts=("memory",))).near(0, count=2, by="embedding")
 

@@ -116,7 +116,7 @@ def test_what_waits_is_written_before_the_store_closes_and_nothing_is_taken_afte
         closing = asyncio.create_task(asyncio.to_thread(store.close))
         await asyncio.to_thread(wait_until, lambda: store._is_closed, what="the closing to begin")
         file.opened.set()
-        assert await asyncio.wait_for(asyncio.gather(first, waiting), DEADLINE) == [True, True]
+        assert all(await asyncio.wait_for(asyncio.gather(first, waiting), DEADLINE))
         await asyncio.wait_for(closing, DEADLINE)
         with pytest.raises(ApiError) as refused:
             await store.add(event("late"))

@@ -79,7 +79,7 @@ def test_the_highest_cosines_over_all_items(rows_at_a_time: int, count: int, mon
     monkeypatch.setattr(similar_module, "ROWS_AT_A_TIME", rows_at_a_time)
     generator = np.random.default_rng(0)
     tree = random_tree(generator, branching=2, num_items=10, vacant=3)
-    vectors = generator.normal(size=(tree.num_nodes, 3))
+    vectors = generator.normal(size=(tree.num_nodes, 3)) * generator.choice([0.01, 100], size=(tree.num_nodes, 1))
     similar = with_vectors(Artefact(**(vars(random_artefact(10)) | {"tree": tree})), vectors)
     own = vectors[tree.level_offsets[tree.height] + tree.leaf_of_item]
     unit = own / np.linalg.norm(own, axis=1, keepdims=True)

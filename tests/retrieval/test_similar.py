@@ -111,10 +111,12 @@ def test_a_catalogue_of_one_item_has_no_neighbours() -> None:
 
 
 def test_what_followed_most_often_is_nearest() -> None:
-    """Item 0 is followed by 2 three times, by itself twice, by 1 and 3 once; nothing follows 1, 2 or 3."""
+    """Item 0 is followed by 2 three times, by itself twice, by 1 and 3 once; item 2 by 1 once; 1 and 3 by nothing."""
     artefact = random_artefact(4, parts=("memory",))
     links = Links(
-        np.array([0, 4, 4, 4, 4]), np.array([0, 1, 2, 3], dtype=np.int32), np.log1p([2, 1, 3, 1]).astype(np.float16)
+        np.array([0, 4, 4, 5, 5]),
+        np.array([0, 1, 2, 3, 1], dtype=np.int32),
+        np.log1p([2, 1, 3, 1, 1]).astype(np.float16),
     )
     counted = {"offsets": links.offsets, "items": links.items, "strengths": links.strengths}
     weights = {**artefact.weights} | {f"memory/transitions.{name}": array for name, array in counted.items()}
@@ -124,7 +126,8 @@ def test_what_followed_most_often_is_nearest() -> None:
     assert items.tolist() == [2, 1, 3]
     assert np.expm1(strengths) == pytest.approx([3, 1, 1], rel=2e-3)
     assert similar.near(0, count=1)[0].tolist() == [2]
-    assert len(similar.near(1, count=5)[0]) == 0
+    assert similar.near(2, count=5)[0].tolist() == [1]
+    assert [len(similar.near(item, count=5)[0]) for item in (1, 3)] == [0, 0]
 
 
 def test_a_model_is_asked_only_for_what_it_has() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,29 @@ def test_a_file_that_was_moved_refuses_every_call(path: Path) -> None:
     store.close()
 
 
+class UnreadableFile(EventFile):
+    """Cannot be read the first time."""
+
+    is_readable = False
+
+    def read_new(self) -> Iterator[list[StoredEvent]]:
+        if not self.is_readable:
+            self.is_readable = True
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().read_new()
+
+
+def test_a_reading_that_fails_is_told_and_made_up_for(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    store = store_of(UnreadableFile(path), told, follow_seconds=0.001)
+    wait_until(lambda: bool(caplog.records), what="a line in the log")
+    asyncio.run(store.add(event("a")))
+    store.close()
+    assert told.users == ["u"]
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record)["reason"]) == ("events could not be read", "disk I/O error")
+
+
 def test_only_those_with_new_events_are_told_of(path: Path) -> None:
     earlier = EventFile(path)
     with earlier.transaction():
@@ -198,12 +221,16 @@ def test_old_events_go_step_by_step_and_then_there_is_a_rest(path: Path) -> None
     assert file.prunings == 4
 
 
-def test_a_pruning_that_fails_is_tried_again_after_a_rest(path: Path) -> None:
+def test_a_pruning_that_fails_is_told_and_tried_again_after_a_rest(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = CountedFile(path, pruned=(sqlite3.OperationalError("disk I/O error"), 0))
     store = store_of(file, follow_seconds=0.001)
     asyncio.run(add_some(store, calls=20))
     store.close()
     assert file.prunings == 1
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record)["reason"]) == ("old events could not be deleted", "disk I/O error")
 
 
 def test_old_events_are_looked_for_again_after_the_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,42 @@ def test_a_store_works_at_once_and_closes_at_once_however_rarely_it_looks(path: 
     assert not closing.is_alive()
     assert items_in(path) == ["a"]
     assert [part.name for part in path.parent.iterdir()] == [path.name], "the last to close leaves one file"
+
+
+def test_calls_that_come_while_others_are_written_are_next(path: Path) -> None:
+    file = HeldFile(path)
+    store = store_of(file, follow_seconds=NEVER)
+
+    async def scenario() -> None:
+        first = asyncio.create_task(store.add(event("first")))
+        await asyncio.to_thread(file.begun.wait, DEADLINE)
+        second = asyncio.create_task(store.add(event("second")))
+        await asyncio.sleep(0)
+        file.opened.set()
+        assert all(await asyncio.wait_for(asyncio.gather(first, second), DEADLINE))
+
+    asyncio.run(scenario())
+    store.close()
+    assert items_in(path) == ["first", "second"]
+
+
+class WatchedFile(EventFile):
+    """Counts how often somebody looks for what others have written."""
+
+    looks = 0
+
+    def has_erasures(self) -> bool:
+        self.looks += 1
+        return super().has_erasures()
+
+
+def test_a_store_without_work_rests(path: Path) -> None:
+    began = time.monotonic()
+    file = WatchedFile(path)
+    store = store_of(file)
+    time.sleep(0.1)
+    assert file.looks <= 1 + (time.monotonic() - began) / 0.25
+    store.close()
 
 
 def test_what_waits_is_written_before_the_store_closes_and_nothing_is_taken_afterwards(path: Path) -> None:

@@ -78,7 +78,7 @@ class SimilarItems:
         cosines[leaf] = -np.inf
         cosines[self._tree.item_at_leaf < 0] = -np.inf
         count = min(count, int(np.isfinite(cosines).sum()))
-        best = np.argpartition(-cosines, count)[:count] if count < len(cosines) else np.arange(len(cosines))
+        best = np.argpartition(-cosines, count)[:count]
         best = best[np.lexsort((best, -cosines[best]))]
         return self._tree.item_at_leaf[best].astype(np.int64), cosines[best]
 

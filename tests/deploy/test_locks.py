@@ -13,7 +13,7 @@ from tests.deploy.pin_images import main, pin
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-LOCKS = ("build", "image", "test", "tools")
+LOCKS = ("build", "docs", "fuzz", "image", "test", "tools")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -41,7 +41,7 @@ def required(extra: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_entry_is_one_version_with_hashes(name: str) -> None:
-    assert len(entries(name)) >= 5
+    assert entries(name)
     for entry in entries(name):
         assert re.fullmatch(r"[\w.-]+==\S+( ;[^-]*?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*", entry), entry
 

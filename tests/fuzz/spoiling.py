@@ -29,6 +29,17 @@ HOSTILE_VALUES: list[Any] = [
     *([0], [-1, -1], [2**62, 4], [1, 1, 1], ["1"], [None]),
 ]
 HOSTILE_NUMBERS = [0.0, 1.0, -1.0, 1e-45, 6e4, 3e38, -3e38, float("nan"), float("inf"), 2.0**31, -(2.0**63)]
+NO_JSON = [
+    b"",
+    b"{",
+    b"\xff\xfe{}",
+    b"\0" * 9,
+    b"null x",
+    b"[" * 99_999,
+    b'{"a":' * 99_999,
+    b"1" * 9_999,
+    b"-" + b"9" * 400,
+]
 DTYPES = [np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_]
 
 
@@ -53,6 +64,15 @@ def spoil(files: Files, draw: Draw) -> Files:
     return files
 
 
+def spoil_folder(files: Files, draw: Draw) -> Files:
+    """A file that is missing, or a manifest that is no JSON, is cut off, or is nested without end."""
+    name = draw(st.sampled_from(sorted(files) or [MANIFEST]))
+    if name != MANIFEST or not draw(st.integers(0, 3)):
+        return {other: content for other, content in files.items() if other != name}
+    manifest = files.get(MANIFEST, b"")
+    return files | {MANIFEST: draw(st.sampled_from([*NO_JSON, manifest[: len(manifest) // 2], manifest + b"]"]))}
+
+
 def spoil_manifest(files: Files, draw: Draw) -> Files:
     """Another value, or none, somewhere in the manifest."""
     return files | {MANIFEST: json.dumps(_changed(_manifest(files), draw)).encode()}
@@ -65,9 +85,11 @@ def spoil_header(files: Files, draw: Draw) -> Files:
     length = int.from_bytes(content[:8], "little")
     try:
         header = json.loads(content[8 : 8 + length])
-    except ValueError:
+    except (ValueError, RecursionError):
         return files
     encoded = json.dumps(_changed(header, draw)).encode() + draw(st.integers(0, 9)) * b" "
+    if not draw(st.integers(0, 19)):
+        encoded = draw(st.sampled_from(NO_JSON))
     return _replaced(files, name, len(encoded).to_bytes(8, "little") + encoded + content[8 + length :])
 
 
@@ -130,7 +152,7 @@ def spoil_bytes(files: Files, draw: Draw) -> Files:
     return _replaced(files, name, content[:at] + middle + content[at + draw(st.integers(0, 9)) :])
 
 
-WAYS = [spoil_manifest, spoil_header, spoil_arrays, spoil_items, spoil_bytes]
+WAYS = [spoil_folder, spoil_manifest, spoil_header, spoil_arrays, spoil_items, spoil_bytes]
 
 
 def _changed(value: Any, draw: Draw) -> Any:
@@ -138,7 +160,9 @@ def _changed(value: Any, draw: Draw) -> Any:
     changed = copy.deepcopy(value)
     place: Any = changed
     while True:
-        keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
+        keys: list[Any] = []
+        if isinstance(place, dict | list):
+            keys = sorted(place) if isinstance(place, dict) else list(range(len(place)))
         key = draw(st.sampled_from(keys)) if keys else None
         if key is None:
             return draw(st.sampled_from(HOSTILE_VALUES))
@@ -175,9 +199,12 @@ def _changed_array(array: np.ndarray[Any, Any], change: str, draw: Draw) -> np.n
         return filled
 
 
-def _manifest(files: Files) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads(files[MANIFEST])
-    return manifest
+def _manifest(files: Files) -> Any:
+    """What the manifest holds; None where it is spoilt already."""
+    try:
+        return json.loads(files[MANIFEST])
+    except (KeyError, ValueError, RecursionError):
+        return None
 
 
 def _entry(files: Files, name: str) -> dict[str, Any] | None:

@@ -4,7 +4,8 @@
 
 Clients ask for recommendations and post events, each event under a key of its own, which they send again until it is
 confirmed. Meanwhile, in rounds: a new model is saved over the served one, another process locks the events, the disk is
-full, the file of events is moved away and put back, the server is killed. Ends with code 1 unless
+full, the file of events is moved away and put back. After rounds 1, 2, 4, 8, ... the server is killed, so that each one
+lives twice as long as the one before, and what it leaks has time to add up. Ends with code 1 unless
 
 events_lost        confirmed events that are not in the file are 0
 events_doubled     events that are there twice are 0
@@ -46,6 +47,7 @@ class Soak:
     server: Server = field(init=False)
     refusals: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    kills: int = 0
     servers_died: int = 0
     memory_growth_mb: float = 0.0
     is_over: bool = False
@@ -69,7 +71,7 @@ class Soak:
 
     def run(self, *, seconds: float) -> dict[str, Any]:
         """Go through all faults, again and again until the time is over; the figures."""
-        faults = [self._new_model, self._foreign_lock, self._full_disk, self._moved_file, self._kill]
+        faults = [self._new_model, self._foreign_lock, self._full_disk, self._moved_file]
         end = time.monotonic() + seconds
         for client in self.clients:
             client.start()
@@ -79,7 +81,10 @@ class Soak:
                     self._let_events_pass()
                     fault()
                 self._rounds += 1
-            self._let_events_pass()
+                self._let_events_pass()
+                if is_killed_after(self._rounds):
+                    self._kill()
+                    self._let_events_pass()
         finally:
             self.is_over = True
             for client in self.clients:
@@ -95,6 +100,7 @@ class Soak:
         confirmed = {(client.number, event) for client in self.clients for event in client.confirmed}
         return {
             "rounds": self._rounds,
+            "kills": self.kills,
             "events_confirmed": len(confirmed),
             "events_lost": len(confirmed - stored.keys()),
             "events_doubled": sum(count > 1 for count in stored.values()),
@@ -160,6 +166,7 @@ class Soak:
 
     def _kill(self) -> None:
         self.server.kill()
+        self.kills += 1
         self._start()
 
     def _wait_for_refusal(self, code: str) -> None:
@@ -209,6 +216,11 @@ class Client(threading.Thread):
         elif answer.status != 200:
             self._soak.failures.append(f"{answer.status} {answer.body[:200]!r}")
         return answer.status == 200
+
+
+def is_killed_after(rounds: int) -> bool:
+    """Whether the server is killed after so many rounds: after 1, 2, 4, 8, ..."""
+    return rounds.bit_count() == 1
 
 
 def has_held(figures: dict[str, Any], *, max_growth_mb: float) -> bool:

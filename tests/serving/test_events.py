@@ -77,7 +77,7 @@ def test_calls_that_wait_share_a_transaction_and_too_many_are_refused(tmp_path: 
     store.close()
 
 
-def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     histories = histories_of(tmp_path / "events.sqlite")
     file = SlowFile(tmp_path / "events.sqlite")
     file.opened.set()
@@ -91,6 +91,11 @@ def test_a_full_disk_takes_nothing_and_the_store_goes_on(tmp_path: Path) -> None
 
     asyncio.run(scenario())
     assert histories.of("u") == ["b"]
+    [record] = caplog.records
+    assert (record.getMessage(), vars(record)["reason"]) == (
+        "events could not be written",
+        "database or disk is full",
+    )
     store.close()
 
 

@@ -32,6 +32,13 @@ def test_regret_serves_those_who_would_lose_most() -> None:
     assert regretful.tolist() == [1, 0]
 
 
+def test_an_item_that_loses_nothing_gives_way() -> None:
+    """Both bid for node 0. The first can go anywhere at the same cost; the second would lose 0.5."""
+    scores = np.array([[-np.inf, -np.inf], [-1.0, -1.5]])
+    nodes = assign_balanced(scores, capacities=np.array([1, 1]), current=np.full(2, -1), priority=by_regret)
+    assert nodes.tolist() == [1, 0]
+
+
 def test_who_is_there_already_keeps_its_node() -> None:
     """All like node 0 best. It keeps its two residents, then the highest score; the others go to their next best."""
     scores = np.array(
@@ -57,6 +64,14 @@ def test_items_without_data_stay_where_they_are_while_there_is_room(assign: Assi
     scores = np.array([[-1.0, -2.0], [np.nan, np.nan], [np.nan, np.nan], [np.nan, np.nan]])
     nodes = assign(scores, capacities=np.array([2, 2]), current=np.array([1, 0, 0, 1]))
     assert nodes.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])
+@pytest.mark.parametrize("newcomer", [-1, 3])
+def test_items_without_data_and_without_a_node_fill_what_residents_leave(assign: Assign, newcomer: int) -> None:
+    """The newcomer stands between the residents of nodes 2 and 0; its own node, -1 or one too many, is none."""
+    nodes = assign(np.full((3, 3), np.nan), capacities=np.ones(3, dtype=np.int64), current=np.array([2, newcomer, 0]))
+    assert nodes.tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize("assign", [assign_balanced, assign_residents_first])

@@ -158,6 +158,24 @@ def test_clustering_follows_the_generator() -> None:
     assert orders[0] == orders[1] != orders[2]
 
 
+def test_clustering_can_be_stopped_before_each_level_that_is_divided() -> None:
+    """Sixteen items in twos: the levels of 1, 2 and 4 nodes are divided; the last one has two leaves per node."""
+    vectors = generator().normal(size=(16, 2))
+    steps: list[int] = []
+
+    def stop_at(last: int) -> None:
+        steps.append(len(steps))
+        if len(steps) == last:
+            raise KeyboardInterrupt
+
+    clustering_order(vectors, branching=2, generator=generator(), on_step=lambda: stop_at(99))
+    assert len(steps) == 3
+    steps.clear()
+    with pytest.raises(KeyboardInterrupt):
+        clustering_order(vectors, branching=2, generator=generator(), on_step=lambda: stop_at(2))
+    assert len(steps) == 2
+
+
 def test_vectors_that_are_not_finite_are_refused() -> None:
     vectors = np.zeros((4, 2))
     vectors[2, 1] = np.nan

@@ -27,7 +27,7 @@ from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
 from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer, tell_items
-from beamtree.types import Int32Array
+from beamtree.types import AnyArray, Int32Array
 
 if TYPE_CHECKING:
     from beamtree.model.part import MakePart
@@ -108,8 +108,15 @@ class Recommender:
 
     @cached_property
     def most_popular(self) -> Int32Array:
-        """Items that may be returned (present items,) by falling popularity, equal ones by rising dense id."""
-        popular = np.argsort(-self.artefact.popularity, kind="stable").astype(np.int32)
+        """Items that may be returned (present items,) by falling popularity, equal ones by rising dense id.
+
+        Of late, where the trend counts in the score: whoever asks without a history gets what others want now.
+        """
+        demand: AnyArray = self.artefact.popularity
+        if self.artefact.weights.get("memory/weights.trend", 0.0) > 0.0:
+            memory = self._remembered or Memory.from_arrays(self.artefact.part("memory"))
+            demand = memory.trend.demand
+        popular = np.argsort(-demand, kind="stable").astype(np.int32)
         removed = self.artefact.tree.removed
         return popular[~np.isin(popular, removed)] if removed.size else popular
 
@@ -123,6 +130,7 @@ class Recommender:
             raise InputError("Only a score that the kernels search can be given another memory: fit the model again.")
         self.engine = Engine(scorer.with_memory(memory), self.artefact.tree)
         self._remembered = memory
+        self.__dict__.pop("most_popular", None)
         if "explainer" in self.__dict__:
             self.explainer.remember(memory)
 

@@ -137,3 +137,10 @@ def test_explanations_know_the_events_too(server: Server) -> None:
     after = server.model.recommender.explain([100], [odd])[0]
     assert after.score > before.score
     assert after.parts["memory"] == pytest.approx(after.score, rel=1e-4)
+
+
+def test_whoever_has_no_history_gets_what_others_want_now(server: Server) -> None:
+    server.take(*((f"w{number}", 142, NOW + HOUR) for number in range(50)))
+    server.live.read()
+    [answer] = server.model.recommender.recommend([RecommendRequest(history=[], options=RecommendOptions(k=1))])
+    assert answer.items == [142]

@@ -104,6 +104,7 @@ def choose_trend(
     popular = [np.argsort(-trend, kind="stable")[:CANDIDATES] for trend in trends]
     prepared, tree = engine.scorer.prepare(requests), engine.tree
     hits = np.zeros((len(trends), 1 + len(WEIGHTS)))
+    weights = np.array([[0.0], *([weight] for weight in WEIGHTS)], dtype=np.float32)
     for row in range(len(requests)):
         wanted = np.unique(labels.of(row))
         seen = requests.excluded.of(row) if requests.excluded is not None else np.empty(0, dtype=np.int32)
@@ -111,10 +112,9 @@ def choose_trend(
         scores = prepared.scores(row, tree.height, tree.leaf_of_item[candidates].astype(np.int64))
         is_wanted = np.isin(candidates, wanted) / len(wanted)
         for number, trend in enumerate(trends):
-            for place, weight in enumerate((0.0, *WEIGHTS)):
-                total = scores + np.float32(weight) * trend[candidates]
-                top = np.argpartition(-total, TOP - 1)[:TOP] if len(total) > TOP else slice(None)
-                hits[number, place] += is_wanted[top].sum()
+            totals = scores + weights * trend[candidates]
+            top = np.argpartition(-totals, min(TOP, len(candidates)) - 1, axis=1)[:, :TOP]
+            hits[number] += is_wanted[top].sum(axis=1)
     recall = hits / max(len(requests), 1)
     without = float(recall[0, 0])
     best = int(np.argmax(recall))

@@ -51,8 +51,7 @@ def inner_vectors(
         best = leaf_vectors @ some.T
         best[is_vacant] = -np.inf
         for level in reversed(range(tree.height)):
-            first_child, _ = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
-            best = np.maximum.reduceat(best, first_child, axis=0)
+            best = _best_child(best, tree, level)
             rows = slice(int(tree.level_offsets[level]), int(tree.level_offsets[level + 1]))
             short = best - means[rows] @ some.T
             missed[rows] += np.where(np.isfinite(short), short, 0.0) @ some
@@ -60,3 +59,15 @@ def inner_vectors(
     ridge = RIDGE * np.trace(gram) / width * np.eye(width)
     correction: Float32Array = np.linalg.solve(gram + ridge, missed.T.astype(np.float64)).T.astype(np.float32)
     return means + correction
+
+
+def _best_child(scores: Float32Array, tree: ItemTree, level: int) -> Float32Array:
+    """The maximum over the children of each node of a level, from scores (children, histories).
+
+    Row by row, which is several times faster than a reduction over ranges of rows.
+    """
+    first, end = tree.child_ranges(np.arange(tree.level_sizes[level]), level)
+    best = scores[first]
+    for place in range(1, tree.branching):
+        np.maximum(best, scores[np.minimum(first + place, end - 1)], out=best)
+    return best

@@ -120,6 +120,7 @@ def _num_labels(extended: ExtendedLog, *, exclude_seen: bool) -> Int64Array:
     users = np.repeat(np.arange(len(sequences)), sequences.lengths)
     is_new = np.arange(len(users)) >= extended.known_end[users]
     if exclude_seen:
+        is_concerned = (sequences.offsets[1:] > extended.known_end)[users] & ~is_new
         keys = users * num_items + sequences.items
-        is_new[is_new] = ~np.isin(keys[is_new], keys[~is_new])
+        is_new[is_new] = ~np.isin(keys[is_new], keys[is_concerned])
     return np.bincount(users[is_new], minlength=len(sequences))

@@ -18,6 +18,7 @@ from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.reproduce import reproduce
 from beamtree.cli.score import score
 from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
@@ -37,7 +38,21 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(events_app, name="events")
-for command in (fit, update, evaluate, compare, recommend, similar, score, inspect, serve, settings, doctor, demo):
+for command in (
+    fit,
+    update,
+    evaluate,
+    compare,
+    reproduce,
+    recommend,
+    similar,
+    score,
+    inspect,
+    serve,
+    settings,
+    doctor,
+    demo,
+):
     app.command()(command)
 
 

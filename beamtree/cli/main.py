@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -78,8 +79,13 @@ def common(
 
 def run() -> None:
     """Entry point of the command."""
+    run_command(app)
+
+
+def run_command(command: Callable[[], object]) -> None:
+    """A command whose foreseen errors end in one message and a code."""
     try:
-        app()
+        command()
     except InterruptedTraining as stopped:
         messages.print(str(stopped), style="yellow", markup=False)
         sys.exit(STOPPED_BY_SIGNAL)

@@ -110,6 +110,8 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
             return
         results.print(written, markup=False, soft_wrap=True)
         messages.print(f"Report: {out / f'{name}.html'}", soft_wrap=True)
+        if not any("metrics" in (read_result(out, task) or {}) for task in tasks):
+            raise InputError("No fit could be measured; the reasons are above.")
 
     return reproduce
 

@@ -68,8 +68,12 @@ def test_accuracy_stands_beside_the_papers() -> None:
 
 
 def test_costs_and_their_proportion_to_the_reference() -> None:
-    costs = {"ms_batch": 2.0, "index_bytes": 3_000_000, "step_seconds": {"estimator": 9.0, "dtr-t-rl": 0.05}}
-    cheaper = {"ms_batch": 1.0, "index_bytes": None, "step_seconds": {"trained": 0.01}}
+    costs: dict[str, Any] = {
+        "ms_batch": 2.0,
+        "index_bytes": 3_000_000,
+        "step_seconds": {"estimator": 9.0, "dtr-t-rl": 0.05},
+    }
+    cheaper: dict[str, Any] = {"ms_batch": 1.0, "index_bytes": None, "step_seconds": {"trained": 0.01}}
     variants = [Variant("dtr-t-rl", "DTR(T-RL)"), Variant("din-published", "DIN"), Variant("popularity")]
     results = [
         result("dtr-t-rl", 0.2, **costs),

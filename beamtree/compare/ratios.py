@@ -61,14 +61,10 @@ def order_sentence(summary: Summary) -> str:
     found = order_among_trees(summary)
     if found is None:
         return ""
-    held = [row[0] for row in found.rows if row[3] == "holds"]
-    reversed_ = [row[0] for row in found.rows if row[3] == "the other way round"]
-    undecided = len(found.rows) - len(held) - len(reversed_)
-    said = [f"Of {len(found.rows)} neighbours in the paper's order {len(held)} hold"]
-    said.append(f"({', '.join(held)})" if held else "")
-    said.append(f"; the other way round: {', '.join(reversed_)}" if reversed_ else "")
-    said.append(f"; {undecided} cannot be told apart on these users." if undecided else ".")
-    return f"{said[0]} {said[1]}".strip() + said[2] + said[3]
+    kinds = {"hold": "holds", "are the other way round": "the other way round", "cannot be told": "cannot be told"}
+    of_kind = {said: [row[0] for row in found.rows if row[3] == kind] for said, kind in kinds.items()}
+    told = [f"{len(rows)} {said} ({', '.join(rows)})" for said, rows in of_kind.items() if rows]
+    return f"Of the {len(found.rows)} neighbours in the paper's order that were measured: {'; '.join(told)}."
 
 
 def verdict(found: Interval | None) -> str:

@@ -28,7 +28,7 @@ class About:
 
 def markdown(summary: Summary, about: About) -> str:
     """The main table and what is missing from it."""
-    lines = [f"# Comparison on {about.log}", "", _sentence(summary), ""]
+    lines = [f"# Comparison on {about.log}", "", describe_summary(summary), ""]
     ratios = ours_over_others(summary)
     for one in (accuracy_table(summary), cost_table(summary), ratios):
         lines += [] if one is None else [*markdown_table(one), ""]
@@ -94,7 +94,7 @@ def page(summary: Summary, about: About) -> str:
     ]
     return render(
         title=f"Comparison on {about.log}",
-        about=_sentence(summary),
+        about=describe_summary(summary),
         headlines=_headlines(summary),
         groups=[("Comparison", sections)],
         footer=f"{describe_machine()} At most {about.budget_minutes:g} minutes for each fit, seeds: {about.seeds}. "
@@ -128,7 +128,7 @@ def _headlines(summary: Summary) -> list[Headline]:
     return found
 
 
-def _sentence(summary: Summary) -> str:
+def describe_summary(summary: Summary) -> str:
     """Who is ahead, and whether that is more than luck."""
     best, *others = summary.rows
     result = best.results[0]

@@ -81,6 +81,11 @@ def result_path(directory: Path, task: Task) -> Path:
     return directory / RESULTS / f"{task.name}.json"
 
 
+def read_results(directory: Path) -> list[dict[str, Any]]:
+    """Everything that is kept in a folder, whatever the tasks were, in the order of names."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((directory / RESULTS).glob("*.json"))]
+
+
 def write_result(directory: Path, task: Task, result: dict[str, Any]) -> None:
     """Keep the answer of a task; at any instant the old or the new one is there."""
     path = result_path(directory, task)

@@ -45,10 +45,9 @@ def test_the_order_holds_where_intervals_say_so() -> None:
         ("otm > plt", "cannot be told"),
     ]
     assert table.rows[0][2] == "1 of 1"
-    sentence = order_sentence(summary)
-    assert sentence == (
-        "Of 3 neighbours in the paper's order 1 hold (dtr-t-rl > dtr-t); the other way round: dtr-t > otm; 1 cannot be "
-        "told apart on these users."
+    assert order_sentence(summary) == (
+        "Of the 3 neighbours in the paper's order that were measured: 1 hold (dtr-t-rl > dtr-t); 1 are the other way "
+        "round (dtr-t > otm); 1 cannot be told (otm > plt)."
     )
     assert order_among_trees(summarise(results[:1])) is None
 

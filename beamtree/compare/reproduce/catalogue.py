@@ -33,8 +33,8 @@ SEQUENTIAL = {
 OURS = (Variant("beamtree"),)
 SWEPT_INSTANCES = 100_000
 UPDATED_INSTANCES = 260_000
-EVERY_ROUND = {"min_round_steps": 1, "validation_users": 1000}
-"""As many rounds as published however short they are, each judged by all validation users."""
+EVERY_ROUND = {"min_round_steps": 1, "validations": 5, "validation_users": 1000}
+"""As many rounds as published however short they are, each judged five times by up to 1,000 validation users."""
 
 
 def _published(*groups: dict[str, str]) -> tuple[Variant, ...]:

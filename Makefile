@@ -140,16 +140,19 @@ fuzz-sanitized: $(STAMP)
 	cp -r tests pyproject.toml $(FUZZ)
 	cd $(FUZZ) && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest --timeout 0 tests/fuzz
 
-SETTINGS := experiments/settings
-SHARED := $(SETTINGS)/faithful-% $(SETTINGS)/small-% $(SETTINGS)/best-ml-1m.toml $(SETTINGS)/best-amazon-8cat.toml
-# All settings but the trials', with their seeds: hours. What is finished is skipped, what was stopped goes on. Then the page of results.
+# The comparison of all systems and the paper's experiments on one log: hours. What is finished is kept, what was stopped goes on.
+DATA ?= ../shared/data
+LOG  ?= ml-1m
+INSTANCES ?= 150000
+MINUTES ?= 10
+ON = $(DATA)/$(LOG)/interactions.parquet --items $(DATA)/$(LOG)/items.parquet
 experiments: $(STAMP)
-	$(BIN)/python -m experiments.run $(filter-out $(SHARED), $(wildcard $(SETTINGS)/*-ml-1m.toml)) --seeds 0 1 2
-	$(BIN)/python -m experiments.run $(wildcard $(SETTINGS)/sensitivity-*.toml)
-	$(BIN)/python -m experiments.run $(filter-out $(SHARED), $(wildcard $(SETTINGS)/*-amazon-8cat.toml))
+	$(BIN)/beamtree compare $(ON) --budget-minutes $(MINUTES) --out results/compare/$(LOG)
+	for name in results sequential tree-updating negatives branching dimension; do $(BIN)/beamtree reproduce $$name --data $(ON) --instances $(INSTANCES) --paper --out results/reproduce/$$name-$(LOG) || exit 1; done
+	for name in adaptive perturbation; do $(BIN)/python -m research.reproduce $$name --data $(ON) --instances $(INSTANCES) --paper --out results/reproduce/$$name-$(LOG) || exit 1; done
 	$(MAKE) report
 
-# docs/results.md and its figures from the lines in results/.
+# docs/results.md and its figures from what is in results/.
 report: $(STAMP)
 	$(BIN)/python -m experiments.report
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.results import Line, read_lines
+from experiments.lines import Line, read_lines
 from experiments.rivals import MODEL
 
 LINES = Path(__file__).resolve().parents[1] / "results" / "rivals.jsonl"

@@ -15,10 +15,20 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from experiments.figures import STYLE
-from experiments.results import Line, read_lines
+from experiments.lines import Line, read_lines
 from experiments.rivals import MODEL
 
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "beamtree",
+    "svg.fonttype": "none",
+    "font.size": 9.0,
+    "font.family": ["sans-serif"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "legend.frameon": False,
+}
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 LOGS = {

@@ -12,6 +12,7 @@ over users), and all settings. A line that is there already is not measured agai
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -32,6 +33,7 @@ from beamtree.data.groups import find_long_users
 from beamtree.data.interactions import read_log
 from beamtree.data.prepare import prepare_log
 from beamtree.data.split import HeldOut, Spans, Split
+from beamtree.errors import InputError
 from beamtree.evaluation.answers import BeamSearch, ExactScan
 from beamtree.evaluation.intervals import relative_difference
 from beamtree.evaluation.metrics import Metrics
@@ -41,15 +43,23 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.events import Event, PartsWeighed, Validated
 from beamtree.types import Float64Array
-from experiments.experiment import data_folder
-from experiments.markdown import table
-from experiments.results import Line, append_lines, read_lines
+from experiments.lines import Line, append_lines, read_lines, table
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL, SCAN = "beamtree", "beamtree, exact scan"
 METRICS = ("f@20", "ndcg@20")
+DATA_VARIABLE = "BEAMTREE_DATA"
 PerUser = dict[str, dict[str, Float64Array]]
 """Metrics of each user, by system and name."""
+
+
+def data_folder() -> Path:
+    """The folder that holds the data sets: named by BEAMTREE_DATA, else shared/data beside the checkout."""
+    named = os.environ.get(DATA_VARIABLE)
+    folder = Path(named) if named else ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}. Name the one with the data sets in {DATA_VARIABLE}.")
+    return folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

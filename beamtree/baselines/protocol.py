@@ -1,7 +1,7 @@
 """What a baseline is: something that can be fitted to a split and then answers requests."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -17,12 +17,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class CurvePoint:
+    """What a validation found while something learned.
+
+    learner: its name; a system may have several, one after the other. round: of model and tree, from 0. instances: that
+    the learner has learned from by then, earlier rounds included. is_round: whether the round ended, with these metrics
+    at its best; otherwise it goes on, maybe with a learning rate that is dropped afterwards.
+    """
+
+    learner: str
+    round: int
+    learning_rate: float
+    instances: int
+    metrics: Mapping[str, float]
+    is_round: bool = False
+
+
+@dataclass(frozen=True)
 class Budget:
     """How a baseline is fitted, and what it may cost.
 
     config: the protocol that settings are chosen under, the seed, the history length, and SASRec's settings.
     seconds: no further setting of a grid is tried once they have passed; epochs bound what is trained.
     directory: where a baseline that trains keeps its checkpoints and its result; None = nowhere.
+    record: told of every point of a learning curve; after a crash, of the latest ones again.
     """
 
     config: Config
@@ -30,6 +48,7 @@ class Budget:
     directory: Path | None = None
     listen: "Listener" = lambda _: None
     should_stop: Callable[[], bool] = lambda: False
+    record: Callable[[CurvePoint], None] = lambda _: None
     started: float = field(default_factory=time.monotonic)
 
     @property

@@ -3,25 +3,22 @@
 import json
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import CutoffsOption, ItemsOption, parse_cutoffs
-from beamtree.compare.runner import Progress, run_tasks
+from beamtree.cli.task_table import results_folder, run_shown
 from beamtree.compare.systems import SYSTEMS, System, choose_systems
 from beamtree.compare.task import Task
 from beamtree.config import Config
 from beamtree.errors import InputError
-from beamtree.training.exclusive import claimed_folder
 
 REPORT = "report.html"
 
@@ -80,18 +77,10 @@ def compare(
         for name in chosen
     ]
     about = About(Path(log).stem or log, budget_minutes, seeds, command=shlex.join(["beamtree", *sys.argv[1:]]))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with claimed_folder(out, otherwise="give another --out"):
-            with Live(console=messages, refresh_per_second=2, transient=True) as live:
-                done = run_tasks(tasks, out, jobs=jobs, show=lambda now: live.update(_progress_table(now, jobs=jobs)))
-            found = [one.result for one in done if one.result is not None]
-            summary, written = write_report(found, about, directory=out)
-    except OSError as error:
-        raise InputError(
-            f"Could not write to {out}: {error.strerror or error}. What is measured is kept; give a folder that can be "
-            "written to, or make room, and run the same command again."
-        ) from error
+    with results_folder(out):
+        done = run_shown(tasks, out, jobs=jobs)
+        found = [one.result for one in done if one.result is not None]
+        summary, written = write_report(found, about, directory=out)
     if as_json:
         results.print_json((out / "results.json").read_text(encoding="utf-8"))
         return
@@ -114,25 +103,3 @@ def _list(systems: Sequence[System], *, as_json: bool) -> None:
         missing = "" if facts["is_installed"] else ", not installed"
         table.add_row(system.name, system.family, facts["description"], escape(needs + missing))
     results.print(table)
-
-
-def _progress_table(progress: Sequence[Progress], *, jobs: int) -> Table:
-    table = Table(title=_title(progress, jobs=jobs), title_justify="left", title_style="bold")
-    for column in ("system", "seed", "stage", "seconds", "F@20", "NDCG@20"):
-        table.add_column(column, justify="left" if column in ("system", "stage") else "right")
-    for one in progress:
-        metrics = {} if one.result is None else one.result.get("metrics", {})
-        stage = f"{one.stage} {one.done:.0%}" if one.stage == "fitting" else one.stage.replace("_", " ")
-        shown = [f"{metrics[name]:.4f}" if name in metrics else "" for name in ("f@20", "ndcg@20")]
-        seconds = "" if one.started is None and one.result is None else f"{one.seconds:.0f}"
-        table.add_row(one.task.system, str(one.task.seed), stage, seconds, *shown)
-    return table
-
-
-def _title(progress: Sequence[Progress], *, jobs: int) -> str:
-    """How many are done, and how long the others take at most."""
-    done = [one for one in progress if one.result is not None]
-    rest = [one for one in progress if one.result is None]
-    left = sum(max(one.task.budget_seconds - one.seconds, 0.0) for one in rest) / jobs
-    ends = time.strftime("%H:%M", time.localtime(time.time() + left))
-    return f"{len(done)} of {len(progress)} done" + (f", at most until about {ends}" if rest else "")

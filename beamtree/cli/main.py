@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from beamtree.cli.export import app as export_app
 from beamtree.cli.fit import fit
 from beamtree.cli.inspect import inspect
 from beamtree.cli.recommend import recommend
+from beamtree.cli.reproduce import reproduce
 from beamtree.cli.score import score
 from beamtree.cli.serve import serve
 from beamtree.cli.settings import settings
@@ -37,7 +39,21 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(export_app, name="export")
 app.add_typer(events_app, name="events")
-for command in (fit, update, evaluate, compare, recommend, similar, score, inspect, serve, settings, doctor, demo):
+for command in (
+    fit,
+    update,
+    evaluate,
+    compare,
+    reproduce,
+    recommend,
+    similar,
+    score,
+    inspect,
+    serve,
+    settings,
+    doctor,
+    demo,
+):
     app.command()(command)
 
 
@@ -63,8 +79,13 @@ def common(
 
 def run() -> None:
     """Entry point of the command."""
+    run_command(app)
+
+
+def run_command(command: Callable[[], object]) -> None:
+    """A command whose foreseen errors end in one message and a code."""
     try:
-        app()
+        command()
     except InterruptedTraining as stopped:
         messages.print(str(stopped), style="yellow", markup=False)
         sys.exit(STOPPED_BY_SIGNAL)

@@ -1,9 +1,9 @@
 """What is measured of a fitted system: accuracy by user, what its lists are like, what a request costs."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,6 +24,13 @@ GROUPS = ("low", "middle", "high")
 TIMED_REQUESTS = 200
 SWEPT_USERS = 1000
 K = 20
+
+
+@runtime_checkable
+class Findings(Protocol):
+    """A fitted system that tells more than answers: figures of its own, as JSON, which are kept with its result."""
+
+    findings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

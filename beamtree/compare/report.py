@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from beamtree.compare.plots import plot_accuracy, plot_latency, plot_size
+from beamtree.compare.ratios import order_among_trees, order_sentence, ours_over_others
 from beamtree.compare.summary import METRIC, Row, Summary
 from beamtree.diagnostics.headlines import Headline
 from beamtree.diagnostics.page import render
@@ -27,14 +28,14 @@ class About:
 
 def markdown(summary: Summary, about: About) -> str:
     """The main table and what is missing from it."""
-    lines = [f"# Comparison on {about.log}", "", _sentence(summary), ""]
-    for one in (_accuracy_table(summary), _cost_table(summary)):
-        lines += [_markdown_row(one.header), _markdown_row(["---"] * len(one.header))]
-        lines += [_markdown_row(row) for row in one.rows] + [""]
+    lines = [f"# Comparison on {about.log}", "", describe_summary(summary), ""]
+    ratios = ours_over_others(summary)
+    for one in (accuracy_table(summary), cost_table(summary), ratios):
+        lines += [] if one is None else [*markdown_table(one), ""]
     for title, reasons in (("Left out", summary.left_out), ("Failed", summary.failed)):
         if reasons:
             lines += [f"{title}:", "", *(f"- {name}: {' '.join(why.split())}" for name, why in reasons.items()), ""]
-    return "\n".join([*lines, _machine(), "", f"Repeat with: `{about.command}`", ""])
+    return "\n".join([*lines, describe_machine(), "", f"Repeat with: `{about.command}`", ""])
 
 
 def page(summary: Summary, about: About) -> str:
@@ -49,6 +50,7 @@ def page(summary: Summary, about: About) -> str:
         if reasons
     ]
     size = plot_size(summary)
+    ratios = [one for one in (ours_over_others(summary), order_among_trees(summary)) if one is not None]
     sections = [
         Section(
             "accuracy",
@@ -61,8 +63,9 @@ def page(summary: Summary, about: About) -> str:
             "users. The last column compares with the best system on the same users (paired bootstrap). ± is the "
             "standard deviation over seeds.",
             remedy="",
-            shown=(_accuracy_table(summary),),
+            shown=(accuracy_table(summary),),
         ),
+        *([_ratio_section(summary, ratios)] if ratios else []),
         Section(
             "latency",
             "Accuracy against time",
@@ -73,7 +76,7 @@ def page(summary: Summary, about: About) -> str:
             definition="Median of up to 200 test users, asked one by one for 20 items; brute-force systems score every "
             "item. The curve of an index is measured on up to 1,000 users.",
             remedy="",
-            shown=(_cost_table(summary),),
+            shown=(cost_table(summary),),
         ),
         Section(
             "lists",
@@ -91,11 +94,25 @@ def page(summary: Summary, about: About) -> str:
     ]
     return render(
         title=f"Comparison on {about.log}",
-        about=_sentence(summary),
+        about=describe_summary(summary),
         headlines=_headlines(summary),
         groups=[("Comparison", sections)],
-        footer=f"{_machine()} At most {about.budget_minutes:g} minutes for each fit, seeds: {about.seeds}. Numbers: "
-        f"results.parquet, sweeps.parquet, results.json. Repeat with: {about.command}",
+        footer=f"{describe_machine()} At most {about.budget_minutes:g} minutes for each fit, seeds: {about.seeds}. "
+        f"Numbers: results.parquet, sweeps.parquet, results.json. Repeat with: {about.command}",
+    )
+
+
+def _ratio_section(summary: Summary, ratios: Sequence[Table]) -> Section:
+    return Section(
+        "ratios",
+        "Ours over each",
+        "How the default stands to each system, and whether the paper's order among trees holds here.",
+        order_sentence(summary),
+        "",
+        tables=(),
+        definition="Ratios of means over users and seeds; intervals: paired bootstrap over users, 95 %.",
+        remedy="",
+        shown=tuple(ratios),
     )
 
 
@@ -111,7 +128,7 @@ def _headlines(summary: Summary) -> list[Headline]:
     return found
 
 
-def _sentence(summary: Summary) -> str:
+def describe_summary(summary: Summary) -> str:
     """Who is ahead, and whether that is more than luck."""
     best, *others = summary.rows
     result = best.results[0]
@@ -125,7 +142,8 @@ def _sentence(summary: Summary) -> str:
     return said + f"{best.name} has the highest F@20; {', '.join(level)} cannot be told from it on these users."
 
 
-def _accuracy_table(summary: Summary) -> Table:
+def accuracy_table(summary: Summary) -> Table:
+    """Metrics at all cutoffs, the interval of F@20 and the distance to the best."""
     cutoffs = summary.cutoffs
     names = [f"{metric}@{cutoff}" for cutoff in cutoffs for metric in ("precision", "recall", "f", "ndcg")]
     header = ("system", *(_pretty(name) for name in names), "F@20 interval", "to the best")
@@ -141,7 +159,8 @@ def _accuracy_row(row: Row, names: Sequence[str]) -> tuple[str, ...]:
     return (row.name, *map(shown, names), f"[{row.interval.low:.4f}, {row.interval.high:.4f}]", behind)
 
 
-def _cost_table(summary: Summary) -> Table:
+def cost_table(summary: Summary) -> Table:
+    """What fitting and a request cost."""
     header = (
         "system",
         "fit, s",
@@ -206,7 +225,8 @@ def _sweep_table(summary: Summary) -> Table:
     return Table(("system", "effort", "F@20", "ms single"), rows, (0, 1))
 
 
-def _machine() -> str:
+def describe_machine() -> str:
+    """The machine and the versions of what was used."""
     found = []
     for library in LIBRARIES:
         try:
@@ -225,5 +245,12 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def _markdown_row(cells: Sequence[str]) -> str:
+def markdown_table(table: Table) -> list[str]:
+    """The lines of a table; columns of numbers are aligned to the right."""
+    rule = ["---" if column in table.texts else "---:" for column in range(len(table.header))]
+    return [markdown_row(cells) for cells in (table.header, rule, *table.rows)]
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """A line of a table."""
     return "| " + " | ".join(cells) + " |"

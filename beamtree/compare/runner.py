@@ -25,13 +25,14 @@ MODULE = "beamtree.compare.worker"
 
 @dataclass
 class Progress:
-    """How far a task is."""
+    """How far a task is. fitting_since: how far it was when it first said so, and when that was."""
 
     task: Task
     stage: str = "waiting"
     done: float = 0.0
     started: float | None = None
     seconds: float = 0.0
+    fitting_since: tuple[float, float] | None = None
     result: dict[str, Any] | None = None
 
 
@@ -64,7 +65,8 @@ def run_tasks(tasks: Sequence[Task], directory: Path, *, jobs: int, show: Show =
                 time.sleep(POLL_SECONDS)
                 for one in running:
                     one.progress.seconds = time.monotonic() - (one.progress.started or 0.0)
-                    if one.progress.seconds > 2 * one.progress.task.budget_seconds + GRACE_SECONDS:
+                    budget = one.progress.task.budget_seconds
+                    if budget is not None and one.progress.seconds > 2 * budget + GRACE_SECONDS:
                         one.process.kill()
                 running = [one for one in running if not _has_ended(one, directory)]
                 show(everything)
@@ -109,6 +111,8 @@ def _start(progress: Progress, directory: Path) -> _Running:
             except ValueError:
                 continue
             progress.stage, progress.done = said["stage"], said["done"]
+            if progress.fitting_since is None and progress.stage == "fitting" and progress.done > 0.0:
+                progress.fitting_since = progress.done, time.monotonic()
 
     def collect() -> None:
         for line in process.stderr or ():

@@ -21,7 +21,7 @@ class Row:
     """One system. results: one for each seed. per_user: METRIC of each user, the mean over seeds (users,).
 
     interval: of that mean, over users. behind: how it stands to the best system, -0.03 = 3 % behind; None for the best
-    one itself, and where the best hits nothing.
+    one itself, and where the best hits nothing or was asked for other users.
     """
 
     name: str
@@ -66,7 +66,7 @@ def summarise(results: Sequence[Result]) -> Summary:
     measured: dict[str, list[Result]] = {}
     for result in results:
         if "metrics" in result:
-            measured.setdefault(result["system"], []).append(result)
+            measured.setdefault(name_of(result), []).append(result)
     per_user = {
         name: np.mean([result["per_user"][METRIC] for result in found], axis=0) for name, found in measured.items()
     }
@@ -78,16 +78,26 @@ def summarise(results: Sequence[Result]) -> Summary:
         rows.append(
             Row(
                 name,
-                SYSTEMS[name].family,
+                family_of(measured[name][0]),
                 measured[name],
                 per_user[name],
                 interval=difference(per_user[name], np.zeros_like(per_user[name]), seed=seed),
                 behind=None
-                if name == order[0] or not best.any()
+                if name == order[0] or not best.any() or per_user[name].shape != best.shape
                 else relative_difference(per_user[name], best, seed=seed),
             )
         )
     return Summary(rows, _reasons(results, "left_out"), _reasons(results, "failed"))
+
+
+def name_of(result: Result) -> str:
+    """What a result is called in tables: its system, or the label of a variant of it."""
+    return str(result.get("label", result["system"]))
+
+
+def family_of(result: Result) -> str:
+    """The family of its system."""
+    return str(result["family"]) if "family" in result else SYSTEMS[result["system"]].family
 
 
 def table(summary: Summary) -> pl.DataFrame:
@@ -133,7 +143,7 @@ def sweeps(summary: Summary) -> pl.DataFrame:
 
 
 def _reasons(results: Sequence[Result], kind: str) -> dict[str, str]:
-    return {result["system"]: result[kind] for result in results if kind in result}
+    return {name_of(result): result[kind] for result in results if kind in result}
 
 
 def _at(result: Result, path: Sequence[str]) -> Any:

@@ -1,16 +1,19 @@
 """Every system that can be compared, by name and in the order of tables: what it is, and what it needs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal
 
 from beamtree.baselines.indexes.entries import ENTRIES as INDEXES
 from beamtree.baselines.neural.entries import ENTRIES as NEURAL
+from beamtree.baselines.protocol import Baseline
 from beamtree.baselines.registry import BASELINES, Entry
 from beamtree.baselines.trees.entries import ENTRIES as TREES
 from beamtree.compare.ours import OURS
+from beamtree.config import ModelSettings
 from beamtree.errors import InputError
 
 Family = Literal["ours", "counting and linear", "brute force", "index over vectors", "tree"]
@@ -30,6 +33,17 @@ class System:
         """Libraries that it needs and that are not installed."""
         return [library for library in self.entry.libraries if find_spec(library) is None]
 
+    def changed(self, changes: Mapping[str, Any]) -> "System":
+        """The same with other values of its fields, of its recipe's, or of the sizes in that; InputError for others."""
+        return self if not changes else replace(self, entry=replace(self.entry, make=partial(self._make, changes)))
+
+    def _make(self, changes: Mapping[str, Any]) -> Baseline:
+        made: Any = self.entry.make()
+        for name, value in changes.items():
+            made = _with(made, name, tuple(value) if isinstance(value, list) else value, system=self.name)
+        baseline: Baseline = made
+        return baseline
+
     def facts(self) -> dict[str, Any]:
         """What it is, for a list."""
         return {
@@ -39,6 +53,23 @@ class System:
             "extra": self.entry.extra if self.entry.libraries else None,
             "is_installed": not self.missing,
         }
+
+
+def _with(made: Any, name: str, value: Any, *, system: str) -> Any:
+    own = [field.name for field in fields(made) if field.init] if is_dataclass(made) else []
+    recipe = getattr(made, "recipe", None)
+    of_recipe = [field.name for field in fields(recipe)] if is_dataclass(recipe) else []
+    sizes = getattr(recipe, "sizes", None)
+    of_sizes = list(type(sizes).model_fields) if isinstance(sizes, ModelSettings) else []
+    if name in own:
+        return replace(made, **{name: value})
+    if name in of_recipe:
+        return replace(made, recipe=replace(recipe, **{name: value}))  # type: ignore[type-var]
+    if name in of_sizes and isinstance(sizes, ModelSettings):
+        sizes = ModelSettings.model_validate({**sizes.model_dump(), name: value})
+        return replace(made, recipe=replace(recipe, sizes=sizes))  # type: ignore[type-var]
+    known = ", ".join([*own, *of_recipe, *of_sizes]) or "nothing"
+    raise InputError(f"{system} has no {name!r} to change. It has {known}.")
 
 
 def _family(family: Family, entries: Mapping[str, Entry]) -> dict[str, System]:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import re
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,31 @@ from beamtree.storage import replace_text
 
 RESULTS = "results"
 WORK = "work"
+SYSTEMS_MODULE = "beamtree.compare.systems"
 
 
 @dataclass(frozen=True)
 class Task:
-    """log, items: as they were given. settings: all of them, as JSON. budget_seconds: for fitting."""
+    """log, items: as they were given. settings: all of them, as JSON. budget_seconds: for fitting; None = no limit.
+
+    changes: what is different from the system as it is listed, by the names of its fields or those of its recipe, as
+    JSON; label: what it is called then, None = as the system. systems_module: where `SYSTEMS` has it.
+    """
 
     system: str
     seed: int
     log: str
     items: str | None
     settings: dict[str, Any]
-    budget_seconds: float
+    budget_seconds: float | None
     cutoffs: tuple[int, ...]
+    label: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)
+    systems_module: str = SYSTEMS_MODULE
+
+    def __post_init__(self) -> None:
+        if self.changes and self.label is None:
+            raise ValueError(f"A {self.system} with changes {self.changes} needs a label of its own.")
 
     @property
     def config(self) -> Config:
@@ -37,7 +50,12 @@ class Task:
     @property
     def name(self) -> str:
         """A file name for what belongs to it."""
-        return f"{self.system}-seed{self.seed}"
+        return f"{re.sub(r'[^a-z0-9.]+', '-', self.title.lower())}-seed{self.seed}"
+
+    @property
+    def title(self) -> str:
+        """What it is called in tables."""
+        return self.system if self.label is None else self.label
 
     @property
     def key(self) -> str:
@@ -45,8 +63,11 @@ class Task:
         return hashlib.sha256(self.text().encode()).hexdigest()[:16]
 
     def text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        """As JSON; fields that a plain system leaves at their defaults are not named."""
+        given = asdict(self)
+        plain: dict[str, Any] = {"label": None, "changes": {}, "systems_module": SYSTEMS_MODULE}
+        kept = {name: value for name, value in given.items() if name not in plain or value != plain[name]}
+        return json.dumps(kept, sort_keys=True)
 
     @classmethod
     def from_text(cls, text: str) -> "Task":
@@ -60,11 +81,19 @@ def result_path(directory: Path, task: Task) -> Path:
     return directory / RESULTS / f"{task.name}.json"
 
 
+def read_results(directory: Path) -> list[dict[str, Any]]:
+    """Everything that is kept in a folder, whatever the tasks were, in the order of names."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((directory / RESULTS).glob("*.json"))]
+
+
 def write_result(directory: Path, task: Task, result: dict[str, Any]) -> None:
     """Keep the answer of a task; at any instant the old or the new one is there."""
     path = result_path(directory, task)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(path, json.dumps({"key": task.key, "system": task.system, "seed": task.seed, **result}) + "\n")
+    identity = {"key": task.key, "system": task.system, "seed": task.seed}
+    if task.label is not None:
+        identity |= {"label": task.label, "changes": task.changes}
+    replace_text(path, json.dumps({**identity, **result}) + "\n")
 
 
 def read_result(directory: Path, task: Task) -> dict[str, Any] | None:

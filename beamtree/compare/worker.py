@@ -9,17 +9,20 @@ import resource
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamtree.baselines.protocol import Budget
-from beamtree.compare.measurement import measure_system
-from beamtree.compare.systems import SYSTEMS
+from beamtree.compare.curve import CurveFile, curve_path
+from beamtree.compare.measurement import Findings, measure_system
+from beamtree.compare.spent import Spent
+from beamtree.compare.systems import System
 from beamtree.compare.task import WORK, Task, write_result
 from beamtree.data.interactions import read_log
 from beamtree.data.items import read_items
 from beamtree.data.prepare import prepare_log
-from beamtree.errors import BaselineUnavailable, BeamtreeError, InterruptedTraining
+from beamtree.errors import BaselineUnavailable, BeamtreeError, InputError, InterruptedTraining
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
 from beamtree.training.interrupt import stop_requests
 
@@ -30,24 +33,29 @@ SAID_EVERY = 0.5
 INTERRUPTED = 130
 
 
-class Steps:
-    """Counts the steps of whatever trains, and passes on how far it is."""
+class Saying:
+    """Passes on how far a fit is: by the instances that all rounds together may have, where these alone limit it."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, task: Task, *, learned: int) -> None:
+        self._learned = learned
+        self._most = task.config.training.most_instances if task.budget_seconds is None else None
         self._said = 0.0
 
     def __call__(self, event: "Event") -> None:
         """Hear of an event."""
-        from beamtree.training.events import StepDone
+        from beamtree.training.events import ESTIMATOR, StepDone
 
         if not isinstance(event, StepDone):
             return
-        self.count += 1
+        is_tree = event.learner != ESTIMATOR
+        self._learned += event.instances if is_tree else 0
         now = time.monotonic()
         if now - self._said >= SAID_EVERY:
             self._said = now
-            say(stage="fitting", done=event.step / max(event.total_steps, 1))
+            done = event.step / max(event.total_steps, 1)
+            if self._most is not None:
+                done = min(1.0, self._learned / self._most) if is_tree else 0.0
+            say(stage="fitting" if is_tree or self._most is None else "training the encoder", done=done)
 
 
 def run(task: Task, directory: Path) -> dict[str, Any]:
@@ -57,34 +65,59 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
     prepared = prepare_log(read_log(task.log, task.config.log), config=task.config, items=items)
     dataset, config = prepared.dataset, prepared.config
     split = split_dataset(dataset, config=config)
-    steps = Steps()
+    if not len(split.test):
+        raise InputError(
+            f"Nobody is left to be tested on: {split.description}. Hold out others, such as with "
+            "--set data.protocol=clean or --set data.min_held_out=5."
+        )
+    system: System = import_module(task.systems_module).SYSTEMS[task.system].changed(task.changes)
+    spent = Spent(directory / WORK / f"{task.name}-spent.json", task)
+    curve = CurveFile(curve_path(directory, task), task, seconds=lambda: spent.seconds)
+    saying = Saying(task, learned=curve.instances)
+
+    def listen(event: "Event") -> None:
+        spent(event)
+        saying(event)
+
     with stop_requests() as should_stop:
-        work = directory / WORK / f"seed{task.seed}"
-        budget = Budget(config, seconds=task.budget_seconds, directory=work, listen=steps, should_stop=should_stop)
-        started, cpu_started = time.perf_counter(), time.process_time()
+        budget = Budget(
+            config,
+            seconds=task.budget_seconds,
+            directory=directory / WORK / f"seed{task.seed}",
+            listen=listen,
+            should_stop=should_stop,
+            record=curve.record,
+        )
         say(stage="fitting", done=0.0)
-        fitted = SYSTEMS[task.system].entry.fit(dataset, split, budget=budget)
-        fit_seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
+        try:
+            fitted = system.entry.fit(dataset, split, budget=budget)
+        finally:
+            spent.save()
+        costs = spent.figures()
         say(stage="measuring", done=1.0)
         measured = measure_system(fitted, dataset, split, config=config, cutoffs=task.cutoffs)
     return {
+        "family": system.family,
         **measured.figures(),
         "per_user": {name: values.round(4).tolist() for name, values in measured.metrics.per_user.items()},
         "users": measured.metrics.num_users,
         "catalogue": len(dataset.items),
         "protocol": describe_protocol(config, measured.metrics),
-        "fit_seconds": round(fit_seconds, 3),
-        "cpu_seconds": round(cpu_seconds, 3),
-        "steps": steps.count,
+        **costs,
+        "instances": curve.instances,
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "settings": config.model_dump(mode="json"),
+        **({"findings": dict(fitted.findings)} if isinstance(fitted, Findings) else {}),
     }
 
 
 def say(**fields: Any) -> None:
-    """A line for whoever started this process."""
-    sys.stdout.write(json.dumps(fields) + "\n")
-    sys.stdout.flush()
+    """A line for whoever started this process; InterruptedTraining where nobody listens any more."""
+    try:
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise InterruptedTraining("The comparison that started this fit is gone.") from None
 
 
 def main(arguments: list[str]) -> int:

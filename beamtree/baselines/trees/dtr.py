@@ -16,21 +16,24 @@ from typing import TYPE_CHECKING, Literal
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
+from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 
 if TYPE_CHECKING:
     from beamtree.baselines.trees.method import Replanting
+    from beamtree.baselines.trees.run import TreeRun
     from beamtree.tree.item_tree import ItemTree
 
 ROUNDS = 12
+DtrMethod = Literal["dtr-u", "dtr-t", "dtr-t-rl"]
 
 
 @dataclass
 class Dtr:
     """One of the three variants, named after its method."""
 
-    method: Literal["dtr-u", "dtr-t", "dtr-t-rl"]
+    method: DtrMethod
     recipe: Recipe = PUBLISHED
     name: str = field(init=False)
 
@@ -39,32 +42,42 @@ class Dtr:
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
         """As `Baseline.fit`."""
-        from beamtree.baselines.trees.encoder import train_encoder
-        from beamtree.baselines.trees.learning import index_of, learn
-        from beamtree.baselines.trees.method import Method
         from beamtree.baselines.trees.run import TreeRun
-        from beamtree.fitting.computation import build_learner
-        from beamtree.training.instances import TrainingInstances
-        from beamtree.training.labelled import RectifiedInstances
-        from beamtree.training.trainer import Instances
 
-        config = system_config(budget.config, dataset, recipe=self.recipe, history_table="shared")
-        config = config.model_copy(update={"training": config.training.model_copy(update={"method": self.method})})
-        run = TreeRun(self.name, dataset, split, budget, config, self.recipe)
-        estimator = train_encoder(run) if self.method == "dtr-t-rl" else None
+        config = dtr_config(budget.config, dataset, method=self.method, recipe=self.recipe)
+        return fit_dtr(TreeRun(self.name, dataset, split, budget, config, self.recipe))
 
-        def label(instances: TrainingInstances, tree: "ItemTree") -> Instances:
-            if estimator is None:
-                return instances
-            return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
 
-        method = Method(
-            lambda score, config: build_learner(score, config=config),
-            label=label,
-            replant=relearn_by_softmax,
-            max_rounds=ROUNDS,
-        )
-        return index_of(run, learn(run, method), make_scorer=method.make_scorer)
+def dtr_config(base: Config, dataset: Dataset, *, method: DtrMethod, recipe: Recipe) -> Config:
+    """The settings of a variant, with the comparison's protocol, seed, estimator and retrieval."""
+    config = system_config(base, dataset, recipe=recipe, history_table="shared")
+    return config.model_copy(update={"training": config.training.model_copy(update={"method": method})})
+
+
+def fit_dtr(run: "TreeRun") -> BeamIndex:
+    """The variant that the run's settings name, learned to the end of its budget."""
+    from beamtree.baselines.trees.encoder import train_encoder
+    from beamtree.baselines.trees.learning import index_of, learn
+    from beamtree.baselines.trees.method import Method
+    from beamtree.fitting.computation import build_learner
+    from beamtree.training.instances import TrainingInstances
+    from beamtree.training.labelled import RectifiedInstances
+    from beamtree.training.trainer import Instances
+
+    estimator = train_encoder(run) if run.config.training.method == "dtr-t-rl" else None
+
+    def label(instances: TrainingInstances, tree: "ItemTree") -> Instances:
+        if estimator is None:
+            return instances
+        return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
+
+    method = Method(
+        lambda score, config: build_learner(score, config=config),
+        label=label,
+        replant=relearn_by_softmax,
+        max_rounds=ROUNDS,
+    )
+    return index_of(run, learn(run, method), make_scorer=method.make_scorer)
 
 
 def relearn_by_softmax(replanting: "Replanting") -> "ItemTree":

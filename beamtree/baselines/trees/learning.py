@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from beamtree.baselines.protocol import CurvePoint
 from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.baselines.trees.method import MakeScorer, Method, Replanting
 from beamtree.baselines.trees.plan import Plan, make_plan
@@ -17,6 +18,7 @@ from beamtree.fitting.planting import plant_first_tree
 from beamtree.model.score import Score, build_score
 from beamtree.retrieval.engine import Engine
 from beamtree.training.checkpoint import Arrays, copied
+from beamtree.training.events import Event, Validated
 from beamtree.training.randomness import seed_for
 from beamtree.training.rounds import Rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.schedule import model_schedule
@@ -59,6 +61,10 @@ def learn(run: TreeRun, method: Method, *, start: Rounds | None = None) -> Round
         }
         log.info("%s, round %d of %d: %s", run.name, rounds.round + 1, plan.rounds, report)
         rounds.finish(trained.weights, report, score=trained.validation.get(SELECTION_METRIC))
+        learned = _instances_before(run, rounds)
+        run.budget.record(
+            CurvePoint(run.name, rounds.round - 1, learning_rate, learned, trained.validation, is_round=True)
+        )
         if method.replant is not None and rounds.round < plan.rounds:
             _replant(run, method, rounds, plan=plan)
         if run.directory is not None:
@@ -100,6 +106,12 @@ def _planned(run: TreeRun, method: Method, rounds: Rounds) -> Plan:
     score = _score_of(run, rounds.weights, rounds.tree)
     instances = method.label(run.instances, rounds.tree)
     return make_plan(run, method.make_learner(score, run.config), instances, max_rounds=method.max_rounds)
+
+
+def _instances_before(run: TreeRun, rounds: Rounds) -> int:
+    """Instances that the finished rounds learned from, with the learning rate that was kept."""
+    steps: int = sum(report["steps"] for report in rounds.reports)
+    return run.batch_size * steps
 
 
 def _score_of(run: TreeRun, weights: Mapping[str, AnyArray], tree: ItemTree) -> Score:
@@ -152,6 +164,14 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
         index = beam_index(run, score.arrays(), rounds.tree, make_scorer=method.make_scorer)
         return evaluate(index, run.dataset, run.validation_users, config=run.config, cutoffs=(20,))
 
+    before = _instances_before(run, rounds)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Validated):
+            learned = before + event.step * run.batch_size
+            run.budget.record(CurvePoint(run.name, rounds.round, rate, learned, event.metrics))
+        run.budget.listen(event)
+
     progress = Trainer(
         run.name,
         method.make_learner(score, config),
@@ -159,7 +179,7 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
         schedule=model_schedule(config.training, num_instances=len(instances)),
         validate=validate if len(run.validation_users) else None,
         plan=checkpoints,
-        listen=run.budget.listen,
+        listen=listen,
         should_stop=run.budget.should_stop,
         max_seconds=share_of_time(run, ROUND_SHARE / trainings_left),
     ).run()

@@ -11,9 +11,11 @@ they would be shorter than `min_round_steps`.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from beamtree.config import PRESETS, Config, ModelSettings, TreeSettings
 from beamtree.data.dataset import Dataset
+from beamtree.tree.item_tree import tree_height
 
 PUBLISHED_SIZES = ModelSettings(**{**PRESETS["paper"]["model"], "normalisation": "none"})
 """DIN as published, without batch normalisation."""
@@ -23,13 +25,18 @@ PUBLISHED_SIZES = ModelSettings(**{**PRESETS["paper"]["model"], "normalisation":
 class Recipe:
     """How a tree system is fitted, whatever its loss.
 
-    sizes: of DIN; `history_table` is each system's own. target_horizon, targets_per_history: as in the section
+    sizes: of DIN; `history_table` is each system's own. branching: children of a node. order: of the first tree's
+    leaves; None = by category, where items have one. negatives: of DTR, on each level of a binary tree; a tree with
+    more branches, and fewer levels, has as many in all. target_horizon, targets_per_history: as in the section
     `training`. warm_start: embeddings begin at a truncated SVD of the user-item matrix, and the tree clusters them.
     learning_rates: each is tried in the first round. min_round_steps: what a round has at least, unless there are only
     two. validations, validation_users: how often in each round, and how many users at most.
     """
 
     sizes: ModelSettings = PUBLISHED_SIZES
+    branching: int = 2
+    order: Literal["random", "category", "clustering"] | None = None
+    negatives: int = 70
     batch_size: int = 100
     target_horizon: int = 1
     targets_per_history: int = 1
@@ -54,6 +61,7 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
     history_table: as in `model.history_table`.
     """
     has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
+    usual_order = "category" if has_categories and not recipe.warm_start else "clustering"
     sizes = {
         "parts": ("attention",),
         "history_table": history_table,
@@ -62,7 +70,7 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
     training = {
         "method": "dtr-u",
         "rounds": 1,
-        "negatives": PRESETS["paper"]["training"]["negatives"],
+        "negatives": _negatives_per_level(recipe, len(dataset.items)),
         "batch_size": recipe.batch_size,
         "target_horizon": recipe.target_horizon,
         "targets_per_history": recipe.targets_per_history,
@@ -77,7 +85,8 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
     return base.model_copy(
         update={
             "tree": TreeSettings(
-                order="category" if has_categories and not recipe.warm_start else "clustering",
+                branching=recipe.branching,
+                order=recipe.order or usual_order,
                 assignment="residents",
                 moved_rows="stay",
             ),
@@ -85,3 +94,9 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
             "training": base.training.model_copy(update=training),
         }
     )
+
+
+def _negatives_per_level(recipe: Recipe, num_items: int) -> int:
+    """So many that the whole tree has as many as a binary one with `recipe.negatives` on each level."""
+    levels, binary_levels = (tree_height(num_items, branching=branching) for branching in (recipe.branching, 2))
+    return max(1, round(recipe.negatives * binary_levels / levels))

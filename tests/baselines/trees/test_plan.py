@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from beamtree.baselines.encoder import config_within, with_positions, with_positions_for
-from beamtree.baselines.protocol import Budget
+from beamtree.baselines.protocol import Budget, CurvePoint
+from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.encoder import PLANNED, train_encoder
 from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.recipe import PUBLISHED, WARM, Recipe, system_config
 from beamtree.baselines.trees.run import TreeRun, part_of
 from beamtree.data.dataset import Dataset
+from beamtree.data.split import split_users
 from beamtree.training.gradients import Gradients
 from tests.baselines.small_logs import dataset_of, whole
 from tests.baselines.trees.small_systems import SMALL, small_budget
@@ -144,3 +146,34 @@ def test_a_second_start_has_the_encoder_of_the_first(dataset: Dataset, tmp_path:
     again = run_of(dataset, replace(budget, listen=steps.append))
     np.testing.assert_array_equal(train_encoder(again).item_vectors(), first)
     assert steps == []
+
+
+def test_a_tree_with_more_branches_has_as_many_negatives_in_all(dataset: Dataset) -> None:
+    """Eleven items: four levels of two branches, two of four; 4 x 6 negatives are 2 x 12."""
+    recipe = replace(SMALL, negatives=6, branching=4, order="random")
+    config = run_of(dataset, small_budget(epochs=1.0), recipe).config
+    assert (config.tree.branching, config.tree.order, config.training.negatives) == (4, "random", 12)
+    binary = run_of(dataset, small_budget(epochs=1.0), replace(SMALL, negatives=6)).config
+    assert (binary.tree.branching, binary.training.negatives) == (2, 6)
+
+
+def test_a_curve_has_every_validation_and_the_end_of_each_round(dataset: Dataset) -> None:
+    """Two learning rates in the first round, of which one goes on; batches of 32."""
+    points: list[CurvePoint] = []
+    budget = replace(small_budget(epochs=6.0), record=points.append)
+    recipe = replace(SMALL, learning_rates=(0.03, 0.01), min_round_steps=20)
+    split = split_users(dataset.sequences, seed=0, validation_share=0.2, test_share=0.2)
+    Dtr("dtr-u", recipe).fit(dataset, split, budget=budget)
+    ends = [point for point in points if point.is_round]
+    assert [point.round for point in ends] == [0, 1]
+    assert ends[1].instances == 2 * ends[0].instances
+    first = [point for point in points if point.round == 0 and not point.is_round]
+    assert [point.learning_rate for point in first] == [0.03, 0.03, 0.01, 0.01]
+    assert {point.instances for point in first if point.learning_rate == 0.01} == {
+        point.instances for point in first if point.learning_rate == 0.03
+    }
+    later = [point for point in points if point.round == 1 and not point.is_round]
+    assert {point.learning_rate for point in later} == {ends[0].learning_rate}
+    assert later[-1].instances == ends[1].instances
+    best = max(first, key=lambda point: point.metrics["f@20"])
+    assert ends[0].metrics["f@20"] == best.metrics["f@20"]

@@ -5,7 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.build import category_order, clustering_order, plant, random_order
+from beamtree.tree.build import (
+    DIVIDING_STEPS,
+    POWER_STEPS,
+    category_order,
+    clustering_order,
+    plant,
+    random_order,
+)
+from beamtree.tree.item_tree import TreeShape
+from beamtree.types import Float64Array
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -156,6 +165,48 @@ def test_clustering_follows_the_generator() -> None:
     vectors = generator(9).normal(size=(90, 4)).astype(np.float32)
     orders = [clustering_order(vectors, branching=3, generator=generator(seed)).tolist() for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
+
+
+def unit(vector: Float64Array, otherwise: Float64Array) -> Float64Array:
+    length = np.linalg.norm(vector)
+    return vector / length if length > 0 else otherwise
+
+
+def clustering_node_by_node(vectors: Float64Array, *, branching: int, seed: int) -> list[int]:
+    """`clustering_order` in plain loops, with the same draws."""
+    draws = generator(seed)
+    shape = TreeShape(branching, len(vectors))
+    order = random_order(len(vectors), generator=draws)
+    for level in range(shape.height - 1):
+        directions = draws.standard_normal((shape.level_sizes[level], vectors.shape[1]), dtype=np.float32)
+        divided = []
+        for node, start in enumerate(directions.astype(np.float64)):
+            [first], [end] = shape.leaf_ranges(np.array([node]), level)
+            children = node * branching + np.arange(branching)
+            child_first, child_end = (bounds - first for bounds in shape.leaf_ranges(children, level + 1))
+            points = vectors[order[first:end]]
+            centred, direction = points - points.mean(axis=0), start
+            for _ in range(POWER_STEPS):
+                direction = unit(centred.T @ (centred @ direction), direction)
+            along = np.argsort(centred @ direction)
+            for _ in range(DIVIDING_STEPS - 1):
+                means = [centred[along[a:b]].mean(axis=0) for a, b in zip(child_first, child_end, strict=True)]
+                sides = np.arange(branching) - (branching - 1) / 2
+                direction = unit(sides @ np.array(means), direction)
+                along = np.argsort(centred @ direction)
+            divided.append(order[first:end][along])
+        order = np.concatenate(divided)
+    return [int(item) for item in order]
+
+
+@pytest.mark.parametrize("branching", [2, 3, 4])
+@pytest.mark.parametrize("num_items", [1, 7, 23, 50])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_nodes_of_a_level_together_equal_one_after_another(branching: int, num_items: int, seed: int) -> None:
+    """Far from the origin, where a direction would be wrong that is not taken from a node's own middle."""
+    vectors = generator(seed + 7).normal(size=(num_items, 3)) + np.array([40.0, -20.0, 0.0])
+    order = clustering_order(vectors, branching=branching, generator=generator(seed))
+    assert order.tolist() == clustering_node_by_node(vectors, branching=branching, seed=seed)
 
 
 def test_clustering_can_be_stopped_before_each_level_that_is_divided() -> None:

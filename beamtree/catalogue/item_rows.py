@@ -1,7 +1,8 @@
 """Rows of the item table for new items: the columns and types that the model was fitted with, or a refusal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -11,6 +12,8 @@ from beamtree.data.tables import Source
 from beamtree.errors import DataError
 
 SHOWN_VALUES = 3
+SHOWN_COLUMNS = 5
+SHOWN_CHARACTERS = 80
 
 
 def read_new_items(source: Source, *, like: pl.DataFrame, columns: Mapping[str, str] | None = None) -> pl.DataFrame:
@@ -39,8 +42,10 @@ def new_rows(table: pl.DataFrame, *, like: pl.DataFrame) -> pl.DataFrame:
     table = check_items(table, file="the table of new items")
     unknown = [name for name in table.columns if name not in like.columns]
     if unknown:
+        more = f" and {len(unknown) - SHOWN_COLUMNS:,} more" if len(unknown) > SHOWN_COLUMNS else ""
+        named = ", ".join(name[:SHOWN_CHARACTERS] for name in unknown[:SHOWN_COLUMNS])
         raise DataError(
-            f"The new items have columns that the model was not fitted with: {', '.join(unknown)}. It knows "
+            f"The new items have columns that the model was not fitted with: {named}{more}. It knows "
             f"{', '.join(like.columns)}. Leave the others out, or fit again with an item table that has them."
         )
     columns = [
@@ -48,6 +53,41 @@ def new_rows(table: pl.DataFrame, *, like: pl.DataFrame) -> pl.DataFrame:
         for name, dtype in like.schema.items()
     ]
     return pl.DataFrame(columns)
+
+
+def rows_of_values(items: Sequence[Mapping[str, Any]], *, like: pl.DataFrame) -> pl.DataFrame:
+    """A table of items that are given one by one, as values by column; see `new_rows`. Dates may be ISO texts."""
+    names = dict.fromkeys(name for item in items for name in item)
+    return pl.DataFrame(
+        [
+            _column(name, [item.get(name) for item in items], like.schema[name])
+            if name in like.columns
+            else pl.Series(name, [None] * len(items))  # refused by its name, whatever it holds
+            for name in names
+        ]
+    )
+
+
+def _column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    """Values as they come, in the type of the column where that is meant: numbers, lists, dates as texts."""
+    kinds = {type(value) for value in values if value is not None}
+    if dtype == pl.String and name != ITEM_ID and not kinds <= {str}:
+        raise _wrong_type(name, dtype, got=f"values such as {_first(values)}")
+    try:
+        if kinds <= {int, float}:
+            return pl.Series(name, values, dtype=pl.Float64 if float in kinds else pl.Int64)
+        if kinds == {list}:
+            return pl.Series(name, values, dtype=dtype if dtype.is_nested() else None, strict=True)
+        column = pl.Series(name, values, strict=True)
+        if dtype.is_temporal() and column.dtype == pl.String:
+            column = column.str.to_datetime(time_unit="us", strict=True).cast(dtype, strict=True)
+        return column
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as problem:
+        raise _wrong_type(name, dtype, got=f"values such as {_first(values)}") from problem
+
+
+def _first(values: list[Any]) -> str:
+    return repr(next(value for value in values if value is not None))[:SHOWN_CHARACTERS]
 
 
 def _of_type(column: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -65,10 +105,14 @@ def _of_type(column: pl.Series, dtype: pl.DataType) -> pl.Series:
             found = None
         if found is not None and (not dtype.is_numeric() or found.cast(pl.Float64).equals(column.cast(pl.Float64))):
             return found
-    shown = ", ".join(repr(value) for value in column.drop_nulls().head(SHOWN_VALUES).to_list())
-    raise DataError(
-        f"Expected the column {column.name} as {dtype}, as the model was fitted with it, got {column.dtype} such as "
-        f"{shown}. Give values of that type, or leave the column out."
+    shown = ", ".join(repr(value)[:SHOWN_CHARACTERS] for value in column.drop_nulls().head(SHOWN_VALUES).to_list())
+    raise _wrong_type(column.name, dtype, got=f"{column.dtype} such as {shown}")
+
+
+def _wrong_type(name: str, dtype: pl.DataType, *, got: str) -> DataError:
+    return DataError(
+        f"Expected the column {name} as {dtype}, as the model was fitted with it, got {got}. Give values of that type, "
+        "or leave the column out."
     )
 
 

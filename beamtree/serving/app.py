@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Scope
 from beamtree.serving.api_error import ApiError, shortened
 from beamtree.serving.direct import Direct, Refuse
 from beamtree.serving.routes.admin import admin_routes
+from beamtree.serving.routes.change_items import change_items_routes
 from beamtree.serving.routes.contract import add_bodies
 from beamtree.serving.routes.events import event_routes
 from beamtree.serving.routes.forget import forget_routes
@@ -47,6 +48,7 @@ def create_app(service: Service, *, page: Path = PAGE) -> ASGIApp:
         app.include_router(event_routes(service, service.events))
     if service.settings.admin_token:
         app.include_router(admin_routes(service))
+        app.include_router(change_items_routes(service))
         if service.events is not None:
             app.include_router(forget_routes(service, service.events))
     if (page / "index.html").is_file():

@@ -13,6 +13,7 @@ from typing import Protocol
 from polars.exceptions import PanicException
 
 from beamtree.artefact import MODEL_CARD, manifest_version
+from beamtree.catalogue.folder import UPDATE_LOCK
 from beamtree.errors import ArtefactError
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.loaded_model import LoadedModel
@@ -108,6 +109,26 @@ class Deployment:
                 self._announce()
                 return True
 
+    def change(self, make: Callable[[LoadedModel], LoadedModel]) -> bool:
+        """Serve what `make` makes of the present model; it has written that to the folder when it returns.
+
+        Whoever calls sees to it that nobody else writes to the folder in the meantime. If it holds a newer model by
+        now, that takes over first. False where nothing has changed. ArtefactError as in `reload`; 409 after a rollback,
+        because the folder holds what was rolled back; whatever `make` raises, and nothing has changed.
+        """
+        if self.differs_from_folder():
+            self._refuse_after_rollback()
+            self.reload()
+        with self._reading:
+            fresh = make(self.current)
+            self._seen = self._look()
+            with self._changing:
+                if fresh.version == self.current.version:
+                    return False
+                self.previous, self.current = self.current, fresh
+                self._announce()
+                return True
+
     def rollback(self) -> None:
         """Serve the previous model again; what was served until now becomes the previous one."""
         with self._changing:
@@ -159,6 +180,15 @@ class Deployment:
             "reload it."
         )
 
+    def _refuse_after_rollback(self) -> None:
+        if self.previous is not None and manifest_version(read_manifest(self._directory)) == self.previous.version:
+            raise ApiError(
+                409,
+                "rolled_back",
+                "The model folder holds the model that was rolled back, not the one that is served. Reload it, or save "
+                "the served one there, then change its items.",
+            )
+
     def _announce(self) -> None:
         self._witness.model_changed(self.current.version)
         before = self.previous.version if self.previous else None
@@ -167,14 +197,14 @@ class Deployment:
     def _look(self) -> str:
         """Changes whenever the manifest's content, or the size or date of any file of the folder changes.
 
-        The model card is for people: whoever edits it changes no model.
+        The model card is for people, and the lock for other writers: neither changes a model.
         """
         digest = hashlib.sha256()
         try:
             with (self._directory / MANIFEST).open("rb") as manifest:
                 digest.update(manifest.read(MAX_MANIFEST_BYTES))
             for entry in sorted(self._directory.iterdir()):
-                if entry.name == MODEL_CARD:
+                if entry.name in (MODEL_CARD, UPDATE_LOCK):
                     continue
                 status = entry.stat()
                 digest.update(f"{entry.name} {status.st_size} {status.st_mtime_ns};".encode())

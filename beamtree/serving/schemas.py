@@ -408,6 +408,25 @@ class ForgetBody(_Asked):
     user_id: UserId
 
 
+ItemValue = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | StrictStr
+
+
+class NewItem(BaseModel):
+    """An item, and any of the columns of the item table that the model was fitted with; dates are ISO texts."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, ItemValue | list[ItemValue | None] | None] = Field(init=False)
+
+    item_id: ItemId
+
+
+class ItemsBody(_Asked):
+    """Items that join the catalogue, and items that leave it. An item that was removed comes back when it is added."""
+
+    add: list[NewItem] = Field(default=[], description="none of which the catalogue has")
+    remove: list[ItemId] = Field(default=[], description="never recommended again; histories may still hold them")
+
+
 class ForgetAnswer(BaseModel):
     """The events of the user are deleted."""
 
@@ -443,3 +462,13 @@ class AdminAnswer(BaseModel):
     model_version: str
     previous_version: str | None
     changed: bool
+
+
+class ItemsChangedAnswer(AdminAnswer):
+    """The catalogue that is served now."""
+
+    added: int
+    reinstated: int = Field(description="items that had been removed and came back")
+    removed: int
+    items: int = Field(description="items that can be recommended")
+    leaves: int = Field(description="of the tree; it grows where no vacant one is left")

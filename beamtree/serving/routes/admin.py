@@ -27,7 +27,7 @@ def admin_routes(service: Service) -> APIRouter:
             changed = await asyncio.to_thread(service.deployment.reload)
         except ArtefactError as error:
             raise ApiError(409, "model_refused", str(error)) from None
-        return json_response(_describe(service, changed=changed))
+        return json_response(describe_served(service, changed=changed))
 
     @router.post(
         "/admin/rollback", response_model=AdminAnswer, responses=ADMIN_ERRORS, summary="Serve the previous model again"
@@ -35,7 +35,7 @@ def admin_routes(service: Service) -> APIRouter:
     async def rollback(request: Request) -> Response:
         check_token(request, service.settings.admin_token)
         await asyncio.to_thread(service.deployment.rollback)
-        return json_response(_describe(service, changed=True))
+        return json_response(describe_served(service, changed=True))
 
     return router
 
@@ -53,7 +53,8 @@ def check_token(request: Request, token: str) -> None:
         )
 
 
-def _describe(service: Service, *, changed: bool) -> dict[str, Any]:
+def describe_served(service: Service, *, changed: bool) -> dict[str, Any]:
+    """Which model is served, and which was before."""
     deployment = service.deployment
     return {
         "model_version": deployment.current.version,

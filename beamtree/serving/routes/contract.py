@@ -12,7 +12,7 @@ from beamtree.serving.histories import Histories
 from beamtree.serving.infer_schemas import INPUT, InferBody
 from beamtree.serving.limits import Limits
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, RecommendBody
+from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, ItemsBody, RecommendBody
 
 Responses = dict[int | str, dict[str, Any]]
 REFERENCE = "#/components/schemas/{model}"
@@ -66,7 +66,7 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     """Add the schemas of the JSON bodies to an OpenAPI document, with this server's limits and this model's ids."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _, definitions = models_json_schema(
-        [(EventsBody, "validation"), (ForgetBody, "validation"), (InferBody, "validation")], ref_template=REFERENCE
+        [(body, "validation") for body in (EventsBody, ForgetBody, ItemsBody, InferBody)], ref_template=REFERENCE
     )
     schemas.update(definitions["$defs"])
     either = TypeAdapter(RecommendBody).json_schema(ref_template=REFERENCE)
@@ -80,6 +80,8 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     _longest(schemas["Allow"]["properties"]["ids"], limits.ids)
     schemas["RecommendMany"]["properties"]["requests"]["maxItems"] = limits.batch
     schemas["EventsBody"]["properties"]["events"]["maxItems"] = limits.events
+    for change in schemas["ItemsBody"]["properties"].values():
+        _longest(change, limits.items)
     for choice in asked["beam"]["anyOf"] + inferred["beam"]["anyOf"]:
         if choice["type"] == "integer":
             choice["minimum"] = choice.pop("ge", 1)
@@ -141,6 +143,8 @@ def _example(path: str, popular: list[Id], *, user: Id, columns: list[str]) -> d
         }
     if path == "/admin/forget":
         return {"user_id": user}
+    if path == "/admin/items":
+        return {"add": [{"item_id": 2**62 if isinstance(popular[0], int) else "a-new-item"}], "remove": []}
     return {"history": popular, "k": 5, "exclude_seen": True, "columns": columns, "explain": True}
 
 

@@ -22,7 +22,7 @@ class Limits(BaseModel):
     ids: int = Field(10_000, ge=1, description="ids in `exclude` or in `allow`")
     explained: int = Field(4, ge=1, description="requests of one call that may ask for an explanation")
     events: int = Field(1000, ge=1, description="events in one call")
-    items: int = Field(1000, ge=1, description="items that one call adds and removes")
+    items: int = Field(1000, ge=1, description="items that one call may add, and that it may remove")
 
 
 # One request.

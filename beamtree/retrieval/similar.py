@@ -64,7 +64,7 @@ class SimilarItems:
             inner_first, inner_end = first, end
             if len(levels) >= count:
                 break
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64), levels
+        return np.concatenate(found), levels
 
     def by_embedding(self, item: int, *, count: int) -> tuple[Int64Array, Float32Array]:
         """The items whose leaf vectors have the highest cosine with the item's, and the cosines."""

@@ -55,7 +55,10 @@ def property_of_bytes(work: Path) -> Callable[[bytes], object]:
 
 
 def libfuzzer_options(folder: Path, *, runs: int) -> list[str]:
-    """The options of a run that begins with the corpus of a folder; seeds are written where there is none yet."""
+    """The options of a run that begins with the corpus of a folder; seeds are written where there is none yet.
+
+    runs: inputs beside those of the corpus.
+    """
     corpus, findings = folder / "corpus", folder / "findings"
     corpus.mkdir(parents=True, exist_ok=True)
     findings.mkdir(exist_ok=True)
@@ -64,7 +67,7 @@ def libfuzzer_options(folder: Path, *, runs: int) -> list[str]:
         for number in range(NUM_SEEDS):
             (corpus / f"seed-{number}").write_bytes(generator.bytes(SEED_BYTES))
     return [
-        f"-runs={runs}",
+        f"-runs={runs + len(list(corpus.iterdir()))}",
         f"-max_len={MAX_INPUT_BYTES}",
         f"-timeout={MAX_SECONDS_PER_INPUT}",
         f"-rss_limit_mb={MAX_MEMORY_MB}",
@@ -77,7 +80,7 @@ def libfuzzer_options(folder: Path, *, runs: int) -> list[str]:
 def main() -> None:
     """Parse the command line and fuzz; ends with libFuzzer's exit code, which is 0 where nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20_000, help="how many inputs, those of the corpus included")
+    parser.add_argument("--runs", type=int, default=20_000, help="how many inputs beside those of the corpus")
     parser.add_argument("--folder", type=Path, default=Path("build/guided"), help="corpus and findings")
     parser.add_argument("inputs", type=Path, nargs="*", help="run these files alone, and mutate nothing")
     arguments = parser.parse_args()

@@ -209,6 +209,13 @@ def test_all_nodes_of_a_level_together_equal_one_after_another(branching: int, n
     assert order.tolist() == clustering_node_by_node(vectors, branching=branching, seed=seed)
 
 
+@pytest.mark.parametrize("scale", [2.0**-20, 2.0**20])
+def test_the_length_of_vectors_does_not_matter(scale: float) -> None:
+    vectors = generator(4).normal(size=(60, 3))
+    orders = [clustering_order(scaled, branching=2, generator=generator()) for scaled in (vectors, scale * vectors)]
+    assert orders[0].tolist() == orders[1].tolist()
+
+
 def test_clustering_can_be_stopped_before_each_level_that_is_divided() -> None:
     """Sixteen items in twos: the levels of 1, 2 and 4 nodes are divided; the last one has two leaves per node."""
     vectors = generator().normal(size=(16, 2))

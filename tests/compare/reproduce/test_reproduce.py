@@ -22,6 +22,21 @@ from tests.cli.beamtree_command import Command, write_sample
 SMALL = ("--set", "data.protocol=clean", "--set", "data.min_held_out=5", "--instances", "300", "--out", "out")
 
 
+KILLED_AT_ITS_SECOND_POINT = """
+import os, signal, sys
+from beamtree.compare import curve, worker
+
+class Mortal(curve.CurveFile):
+    def record(self, point):
+        if len(self._lines) > 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().record(point)
+
+worker.CurveFile = Mortal
+worker.main(sys.argv[1:])
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_sample(tmp_path)
@@ -77,14 +92,14 @@ def test_an_experiment_with_its_curves_and_report(beamtree: Command, folder: Pat
 def test_a_fit_that_is_killed_goes_on_and_draws_the_same_curve(folder: Path) -> None:
     task = small_task(instances=1000)
     (folder / "task.json").write_text(task.text())
-    process = subprocess.Popen(
-        [sys.executable, "-m", worker.__name__, "task.json", "killed"], cwd=folder, stdout=subprocess.DEVNULL
+    died = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_ITS_SECOND_POINT, "task.json", "killed"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        check=False,
     )
-    while not curve_path(folder / "killed", task).exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
+    assert died.returncode == -signal.SIGKILL
+    assert curve_path(folder / "killed", task).exists()
     assert read_result(folder / "killed", task) is None, "killed before its end"
     for out in ("killed", "whole"):
         assert worker.main(["task.json", out]) == 0

@@ -9,10 +9,7 @@ from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import RecommendOptions, RecommendRequest
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.trial import try_model
-from tests.fixtures.write_artefact_v1 import DIRECTORY as FORMAT_1
-from tests.fixtures.write_artefact_v2 import DIRECTORY as FORMAT_2
-from tests.fixtures.write_artefact_v3 import DIRECTORY as FORMAT_3
-from tests.fixtures.write_artefact_v4 import DIRECTORY as FORMAT_4
+from tests import fixtures
 from tests.fuzz.spoiling import Files, read_model
 from tests.serving.models import save_model
 
@@ -21,10 +18,8 @@ def sound_models(folder: Path) -> list[Files]:
     """Sound models of every format, of every part of a score and of both kinds of ids; some are written to a folder."""
     save_model(folder / "all", 13, parts=("attention", "memory", "tower"), text_ids=True)
     save_model(folder / "memory", 9, parts=("memory",))
-    return [
-        read_model(directory)
-        for directory in (folder / "all", folder / "memory", FORMAT_4, FORMAT_3, FORMAT_2, FORMAT_1)
-    ]
+    stored = [path for path in Path(fixtures.__path__[0]).glob("artefact-v*") if path.is_dir()]
+    return [read_model(directory) for directory in (folder / "all", folder / "memory", *sorted(stored, reverse=True))]
 
 
 def check_recommends(directory: Path) -> None:

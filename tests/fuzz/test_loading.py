@@ -3,6 +3,7 @@
 `make fuzz` runs many more examples, with kernels that check every access to memory.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from beamtree.artefact import FORMAT_VERSION, OLDEST_FORMAT_VERSION
+from beamtree.storage import MANIFEST
 from tests.fuzz.properties import check_recommends, check_serves, sound_models
 from tests.fuzz.spoiling import Files, spoil, write_model
 
@@ -29,6 +32,11 @@ fuzz = settings(
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Files]:
     return sound_models(tmp_path_factory.mktemp("sound"))
+
+
+def test_models_of_every_format_are_spoilt(models: list[Files]) -> None:
+    versions = {json.loads(files[MANIFEST])["format_version"] for files in models}
+    assert versions == set(range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1))
 
 
 @pytest.mark.filterwarnings("ignore")

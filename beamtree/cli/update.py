@@ -20,6 +20,7 @@ from beamtree.progress import bullet_list
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.recommender import Recommender
 from beamtree.storage import MANIFEST
+from beamtree.updating.state import copy_state
 
 
 @takes_log_options
@@ -89,6 +90,7 @@ def update(
     with claimed_for_update(target):
         recommender = Recommender.load(model)
         change = _change_items(recommender, items=items, item_columns=item_columns, remove=remove)
+        copy_state(model, target, fingerprint=change.artefact.data_fingerprint)
         save(target, change.artefact)
     messages.print(bullet_list(change.lines()), markup=False)
     results.print(f"Saved to {target.absolute()}.", markup=False)

@@ -119,5 +119,12 @@ def forget_others(model: Path, *, fingerprint: str) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
+def copy_state(model: Path, target: Path, *, fingerprint: str) -> None:
+    """Keep the state of a model beside another folder too, where there is one and the folder is another."""
+    source, copied = _place(model, fingerprint), _place(target, fingerprint)
+    if (source / MANIFEST).is_file() and source.absolute() != copied.absolute():
+        shutil.copytree(source, copied, dirs_exist_ok=True)
+
+
 def _place(model: Path, fingerprint: str) -> Path:
     return states_beside(model) / fingerprint[:NAME_CHARACTERS]

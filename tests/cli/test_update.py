@@ -148,3 +148,12 @@ def test_options_of_new_rows_need_new_rows(beamtree: Command, shop: Path) -> Non
     done = beamtree("update", str(shop), "--items", "items.csv", "--force", "--min-rating", "3")
     assert done.code == 1
     assert "--min-rating and --force are about new rows" in done.message
+
+
+def test_a_model_in_another_folder_can_go_on_as_well(beamtree: Command, shop: Path) -> None:
+    assert beamtree("update", "model", "--remove", "a1", "--out", "next").code == 0
+    done = beamtree("update", "next", "--log", "new.csv", "--force")
+    assert done.code == 0, done.err
+    now = DeepTreeRetriever.load(shop.with_name("next")).recommender.artefact
+    assert now.tree.num_items == 21
+    assert now.items.decode(now.tree.removed).to_list() == ["a1"]

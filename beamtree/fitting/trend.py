@@ -28,8 +28,9 @@ WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 CANDIDATES = 200
 """So many of the model's best items and of the trend's are ranked for each user."""
 TOP = 20
-WORTH = 1.01
-"""A trend that does not bring at least this ratio is left out."""
+SURE = 3.0
+"""A trend counts where its gain is so many standard errors above 0: few users say little, and the best of many trials
+flatters."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def choose_trend(
     trends = [known.trend(share * span).demand for share in SHARES_OF_SPAN]
     popular = [np.argsort(-trend, kind="stable")[:CANDIDATES] for trend in trends]
     prepared, tree = engine.scorer.prepare(requests), engine.tree
-    hits = np.zeros((len(trends), 1 + len(WEIGHTS)))
+    recall = np.zeros((len(requests), len(trends), 1 + len(WEIGHTS)))
     weights = np.array([[0.0], *([weight] for weight in WEIGHTS)], dtype=np.float32)
     for row in range(len(requests)):
         wanted = np.unique(labels.of(row))
@@ -114,12 +115,10 @@ def choose_trend(
         for number, trend in enumerate(trends):
             totals = scores + weights * trend[candidates]
             top = np.argpartition(-totals, min(TOP, len(candidates)) - 1, axis=1)[:, :TOP]
-            hits[number] += is_wanted[top].sum(axis=1)
-    recall = hits / max(len(requests), 1)
-    without = float(recall[0, 0])
-    best = int(np.argmax(recall))
-    share, weight = SHARES_OF_SPAN[best // recall.shape[1]], (0.0, *WEIGHTS)[best % recall.shape[1]]
-    with_trend = float(recall.flat[best])
-    if weight == 0.0 or with_trend < WORTH * without:
+            recall[row, number] = is_wanted[top].sum(axis=1)
+    means = recall.mean(axis=0)
+    number, place = divmod(int(np.argmax(means)), means.shape[1])
+    without, gains = float(means[0, 0]), recall[:, number, place] - recall[:, 0, 0]
+    if gains.mean() <= SURE * gains.std() / np.sqrt(len(gains)):
         return TrendChoice(0.0, SHARES_OF_SPAN[-1] * span, without, without)
-    return TrendChoice(weight, share * span, without, with_trend)
+    return TrendChoice((0.0, *WEIGHTS)[place], SHARES_OF_SPAN[number] * span, without, float(means[number, place]))

@@ -16,9 +16,8 @@ from beamtree.training.randomness import numpy_generator
 from beamtree.types import Int64Array
 from beamtree.updating.state import LearnedLog
 
-HELD_OUT_SHARE = 0.1
-MOST_HELD_OUT = 2000
-"""Of the users with new rows, so many show whether an update is better than the model before it."""
+HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 100, 2000
+"""Of the users with new rows, so many show whether an update is better than the model before it; of few, half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +98,8 @@ def hold_out_newest(extended: ExtendedLog, *, exclude_seen: bool, seed: int) -> 
     """
     offsets, known_end = extended.dataset.sequences.offsets, extended.known_end
     asked = np.flatnonzero((_num_labels(extended, exclude_seen=exclude_seen) > 0) & (known_end > offsets[:-1]))
-    number = min(MOST_HELD_OUT, int(np.ceil(HELD_OUT_SHARE * len(asked))))
+    enough = max(HELD_OUT_SHARE * len(asked), min(FEWEST_HELD_OUT, len(asked) / 2))
+    number = min(MOST_HELD_OUT, int(np.ceil(enough)))
     chosen = np.sort(numpy_generator(seed, "newest").permutation(asked)[:number]).astype(np.int32)
     ends = offsets[1:].copy()
     ends[chosen] = known_end[chosen]

@@ -28,6 +28,7 @@ from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.model.counting import count_items
 from beamtree.model.memory import Memory
 from beamtree.model.tower import TOWER
+from beamtree.model.trend import Trend
 from beamtree.retrieval.recommender import Recommender
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
@@ -207,17 +208,23 @@ def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: Tren
     before, dataset = Memory.from_arrays(grown.part(MEMORY)), extended.dataset
     now = replace(
         Memory.count(dataset.sequences, split.train, num_items=len(dataset.items), settings=grown.config.memory),
-        weights=replace(before.weights, trend=0.0 if trend is None else trend.weight),
+        weights=before.weights if trend is None else replace(before.weights, trend=trend.weight),
         gates=before.gates,
     )
-    if trend is not None and dataset.timestamps is not None:
+    times = dataset.timestamps
+    if times is None:
+        return _named(now)
+    trend_now = Trend(moment=float(times.max()))
+    if now.weights.trend > 0.0:
         sequences = dataset.sequences
         is_learned = np.arange(len(sequences.items)) < np.repeat(split.train.end, sequences.lengths)
-        known = KnownInteractions(
-            dataset.timestamps[is_learned], sequences.items[is_learned], num_items=len(dataset.items)
-        )
-        now = replace(now, trend=known.trend(trend.half_life))
-    return {f"{MEMORY}/{name}": array for name, array in now.arrays().items()}
+        known = KnownInteractions(times[is_learned], sequences.items[is_learned], num_items=len(dataset.items))
+        trend_now = known.trend(before.trend.half_life if trend is None else trend.half_life)
+    return _named(replace(now, trend=trend_now))
+
+
+def _named(memory: Memory) -> dict[str, AnyArray]:
+    return {f"{MEMORY}/{name}": array for name, array in memory.arrays().items()}
 
 
 def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, split: Split) -> TrendChoice | None:
@@ -229,7 +236,7 @@ def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, s
         return None
     memory = Memory.from_arrays(before.part(MEMORY))
     without = memory.weighed(replace(memory.weights, trend=0.0))
-    weights = dict(before.weights) | {f"{MEMORY}/{name}": array for name, array in without.arrays().items()}
+    weights = dict(before.weights) | _named(without)
     return weigh_trend(
         Recommender(replace(before, weights=weights)).engine,
         dataset,

@@ -26,7 +26,7 @@ def news_log(*, days: int, seed: int = 0) -> InteractionLog:
     rng = np.random.default_rng(seed)
     rows = []
     for hour in range(24 * days):
-        for reader in rng.integers(0, 80, 12):
+        for reader in rng.integers(0, 300, 40):
             story = 3 * max(0, hour - int(rng.integers(0, 12))) + int(rng.integers(0, 3))
             rows.append((int(reader), story, START + hour * HOUR + int(rng.integers(0, HOUR))))
     frame = pl.DataFrame(rows, schema={"user_id": pl.Int64, "item_id": pl.Int64, "timestamp": pl.Int64}, orient="row")

@@ -51,6 +51,7 @@ class Spent:
             self._before = (kept["seconds"], kept["cpu_seconds"])
             self.learners = {name: Steps(**steps) for name, steps in kept["learners"].items()}
             self.starts = kept["starts"] + 1
+        self.save()  # a crash before the next one is a start all the same
 
     def __call__(self, event: "Event") -> None:
         """Take note of an event."""

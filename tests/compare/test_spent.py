@@ -22,7 +22,7 @@ def step(learner: str, number: int) -> StepDone:
 
 
 def test_only_steps_that_follow_one_another_are_timed(tmp_path: Path) -> None:
-    moments = clock_of(0.0, 1.0, 1.5, 2.0, 9.0, 10.0, 10.5)
+    moments = clock_of(0.0, 0.0, 0.0, 1.0, 1.5, 2.0, 9.0, 10.0, 10.5)
     spent = Spent(tmp_path / "spent.json", task(), clock=moments, cpu_clock=lambda: 0.0)
     spent(step("dtr-u", 1))
     spent(step("dtr-u", 2))

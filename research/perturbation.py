@@ -11,7 +11,7 @@ once, so that nearly all probabilities are ties, which the smallest noise breaks
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Preferences:
 class PerturbedIndex(BeamIndex):
     """The fitted tree, and how many of its labels change under noise."""
 
-    findings: Mapping[str, Any] = ()  # type: ignore[assignment]
+    findings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -164,6 +164,7 @@ def cost_table(summary: Summary) -> Table:
     header = (
         "system",
         "fit, s",
+        "of CPU, s",
         "s per 1,000 steps",
         "ms single, p50",
         "p99",
@@ -178,6 +179,7 @@ def cost_table(summary: Summary) -> Table:
             (
                 row.name,
                 _number(seconds, ".1f"),
+                _number(row.mean("cpu_seconds"), ".1f"),
                 _number(1000 * (seconds or 0.0) / steps if steps else None, ".1f"),
                 _number(row.mean("ms_single"), ".3f"),
                 _number(row.mean("ms_single_p99"), ".3f"),

@@ -20,6 +20,7 @@ from beamtree.progress import bullet_list
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.recommender import Recommender
 from beamtree.storage import MANIFEST
+from beamtree.training.exclusive import claimed_folder
 from beamtree.updating.state import copy_state
 
 
@@ -71,7 +72,8 @@ def update(
     if log is not None:
         read_model_manifest(model)
         _check_target(target)
-        with claimed_for_update(target):
+        fits = claimed_folder(target.absolute(), otherwise="give another folder with --out")
+        with fits, claimed_for_update(target):
             _learn_on(
                 model,
                 target,

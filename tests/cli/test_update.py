@@ -8,6 +8,7 @@ import pytest
 from beamtree.artefact import load_artefact
 from beamtree.catalogue.folder import UPDATE_LOCK, claimed_for_update
 from beamtree.recommender import DeepTreeRetriever
+from beamtree.training.exclusive import claimed_folder
 from tests.cli.beamtree_command import Command
 from tests.serving.models import save_model
 from tests.small import small_config, two_group_log
@@ -157,3 +158,12 @@ def test_a_model_in_another_folder_can_go_on_as_well(beamtree: Command, shop: Pa
     now = DeepTreeRetriever.load(shop.with_name("next")).recommender.artefact
     assert now.tree.num_items == 21
     assert now.items.decode(now.tree.removed).to_list() == ["a1"]
+
+
+def test_a_fit_into_the_same_folder_is_not_overtaken(beamtree: Command, shop: Path) -> None:
+    before = contents(shop)
+    with claimed_folder(shop.absolute(), otherwise=""):
+        done = beamtree("update", "model", "--log", "new.csv", "--force")
+    assert done.code == 1
+    assert "Another fit writes to" in done.message
+    assert contents(shop) == before

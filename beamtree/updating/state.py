@@ -121,15 +121,9 @@ def forget_others(model: Path, *, fingerprint: str) -> None:
 
 def copy_state(model: Path, target: Path, *, fingerprint: str) -> None:
     """Keep the state of a model beside another folder too, where there is one and the folder is another."""
-    source, copied = _place(model, fingerprint), _place(target, fingerprint)
-    if not (source / MANIFEST).is_file() or source.absolute() == copied.absolute():
-        return
-    try:
-        shutil.copytree(source, copied, dirs_exist_ok=True)
-    except (OSError, shutil.Error) as error:
-        raise ArtefactError(
-            f"Could not copy {source} to {copied}: {error}. Check that the folder is writable and the disk has room."
-        ) from error
+    source = _place(model, fingerprint)
+    if (source / MANIFEST).is_file() and source.absolute() != _place(target, fingerprint).absolute():
+        save_state(target, load_state(model, fingerprint=fingerprint), fingerprint=fingerprint)
 
 
 def _place(model: Path, fingerprint: str) -> Path:

@@ -332,8 +332,15 @@ class TrainingSettings(_Section):
         return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
 
 
+EncoderKind = Literal["gru", "self-attention"]
+
+
 class EstimatorSettings(_Section):
-    """SASRec: the tower of the score, and what tells rectified labels the likeliest item below a node."""
+    """The sequence encoder: the tower of the score, and what tells rectified labels the likeliest item below a node."""
+
+    encoder: EncoderKind = Field(
+        "gru", description="how a history is read: by a recurrent network (GRU4Rec's), or by self-attention (SASRec's)"
+    )
 
     history_length: int | None = Field(
         None,
@@ -342,8 +349,10 @@ class EstimatorSettings(_Section):
         description="so many of the latest items are read; default: what 95 % of the users have, from 10 to 50",
     )
     width: int = Field(64, ge=1, le=1024, description="size of an item's vector")
-    layers: int = Field(2, ge=1, le=16, description="attention blocks")
-    heads: int = Field(2, ge=1, le=64, description="attention heads; they share the width")
+    layers: int | None = Field(
+        None, ge=1, le=16, description="recurrent layers, or blocks of self-attention; default: 1, or 2"
+    )
+    heads: int = Field(2, ge=1, le=64, description="of self-attention; they share the width")
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(0.2, description="while training")
     first_vectors: Literal["cooccurrence", "random"] = Field(
         "cooccurrence", description="items start from who interacted with what, or at random, as published"
@@ -390,6 +399,11 @@ class EstimatorSettings(_Section):
         """What a fit decided, or was told; SettingsError where nobody has decided yet."""
         return _decided(self.history_length, name="estimator.history_length", kind="a number of items")
 
+    @property
+    def num_layers(self) -> int:
+        """What is set, or what suits the encoder."""
+        return self.layers or (1 if self.encoder == "gru" else 2)
+
     def negatives_of(self, num_items: int) -> int | None:
         """How many negatives are drawn per step from a catalogue of so many items; None: all items are scored."""
         if self.negatives == "all" or (self.negatives == "auto" and num_items <= MOST_ITEMS_SCORED):
@@ -405,7 +419,7 @@ class EstimatorSettings(_Section):
 
     def contradictions(self) -> list[str]:
         """Heads that do not share the width evenly."""
-        if self.width % self.heads:
+        if self.encoder == "self-attention" and self.width % self.heads:
             return [f"estimator.heads = {self.heads} must divide estimator.width = {self.width}"]
         return []
 
@@ -573,6 +587,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "device": "auto",
         },
         "estimator": {
+            "encoder": "self-attention",
             "history_length": 69,
             "width": 24,
             "layers": 4,
@@ -592,6 +607,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
 _BEFORE_RECORDED = {
     "model": {"first_vectors": "random", "parts": ["attention"]},
     "estimator": {
+        "encoder": "self-attention",
         "first_vectors": "random",
         "negatives": "all",
         "most_positions": None,

@@ -41,8 +41,8 @@ from beamtree.retrieval.tables import recommend_histories, recommend_users, simi
 
 if TYPE_CHECKING:
     from beamtree.fitting.estimator import MakeEstimator
+    from beamtree.model.next_item import NextItemModel
     from beamtree.model.part import MakePart
-    from beamtree.model.sequence_encoder import SasRec
     from beamtree.training.estimate import TrainedEstimator
     from beamtree.training.events import Event, Listener
     from beamtree.updating.state import UpdateState
@@ -129,7 +129,7 @@ class DeepTreeRetriever:
         config, dataset = prepared.config, prepared.dataset
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
-        encoders: list[TrainedEstimator[SasRec]] = []
+        encoders: list[TrainedEstimator[NextItemModel]] = []
         with _listening(listen, progress=progress) as say, claim, stop_requests() as should_stop:
             say(LogPrepared(tuple(prepared.lines())))
             split = split_dataset(dataset, config=config)

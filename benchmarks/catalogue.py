@@ -17,8 +17,9 @@ from beamtree.config import Config, PartName
 from beamtree.data.requests import Histories, Requests
 from beamtree.model.attention import Attention
 from beamtree.model.embedding_init import node_means
+from beamtree.model.encoders import make_encoder
 from beamtree.model.memory import HALF, LINK_BYTES, Links, Memory, MemoryWeights
-from beamtree.model.sequence_encoder import SequenceEncoder, initialise
+from beamtree.model.sequence_encoder import initialise
 from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.native_scorer import NativeScorer
 from beamtree.tree.item_tree import ItemTree
@@ -100,7 +101,7 @@ def draw_tower(tree: ItemTree, *, generator: np.random.Generator) -> dict[str, A
         draws = generator.standard_normal((tree.level_sizes[level], sizes.width), dtype=np.float32)
         vectors += draws[tree.item_ancestors(np.arange(tree.num_items), level)]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    encoder = SequenceEncoder(sizes.width, history_length=HISTORY_LENGTH, layers=sizes.layers, heads=sizes.heads)
+    encoder = make_encoder(sizes, history_length=HISTORY_LENGTH)
     initialise(encoder, torch.Generator().manual_seed(int(generator.integers(2**31))))
     arrays = {f"encoder.{name}": tensor.numpy() for name, tensor in encoder.state_dict().items()}
     return {"node_table": node_means(tree, vectors), "weight": np.ones((), dtype=np.float32), **arrays}

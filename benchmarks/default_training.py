@@ -16,8 +16,8 @@ from beamtree.config import Config, PresetName
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
 from beamtree.fitting.computation import build_learner
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.score import build_score
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
@@ -69,7 +69,9 @@ def default_steps(sequences: Sequences, *, items: int, config: Config) -> Steps:
     settings, split = config.estimator, split_none(sequences)
     length = settings.history_length or HISTORY_LENGTH
     windows = TrainingWindows.cut(sequences, split, length=length, horizon=_horizon(config))
-    encoder = SasRec(settings, num_items=items, history_length=length, generator=torch.Generator().manual_seed(0))
+    encoder = NextItemModel(
+        settings, num_items=items, history_length=length, generator=torch.Generator().manual_seed(0)
+    )
     learner = sequence_learner(encoder, windows=windows, seed=0)
     positions = int(windows.lengths.sum())
     schedule = estimator_schedule(settings, num_items=items, num_windows=len(windows), num_positions=positions, seed=0)

@@ -16,7 +16,7 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.schedule import estimator_schedule
@@ -49,7 +49,7 @@ def measure_estimator(shape: Shape, *, seconds: float) -> dict[str, float]:
     settings = EstimatorSettings()
     sequences = random_sequences(shape)
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=HISTORY_LENGTH, horizon=HORIZON)
-    model = SasRec(
+    model = NextItemModel(
         settings, num_items=shape.items, history_length=HISTORY_LENGTH, generator=torch.Generator().manual_seed(0)
     )
     learner = sequence_learner(model, windows=windows, seed=0)

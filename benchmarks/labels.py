@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from beamtree.config import Config
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
 from beamtree.tree.build import plant
@@ -27,7 +27,7 @@ def measure_labels(*, items: int, turns: int) -> dict[str, float]:
     history_length = Config().model.history_length
     generator = np.random.default_rng(0)
     tree = plant(generator.permutation(items).astype(np.int32), branching=2)
-    estimator = SasRec(
+    estimator = NextItemModel(
         settings, num_items=items, history_length=history_length, generator=torch.Generator().manual_seed(0)
     )
     histories = generator.integers(0, items, size=(HISTORIES, history_length)).astype(np.int32)

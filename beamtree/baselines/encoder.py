@@ -1,4 +1,4 @@
-"""SASRec within a budget of seconds: one encoder that all systems of a comparison share.
+"""Sequence encoders within a budget of seconds, one of each kind, which all systems of a comparison share.
 
 Its learning rate falls over a planned number of positions, so that a training that is cut off is worth less than a
 shorter one: a few steps are timed, and as many positions planned as fit.
@@ -7,16 +7,17 @@ shorter one: a few steps are timed, and as many positions planned as fit.
 import hashlib
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 from beamtree.baselines.protocol import Budget
-from beamtree.config import Config
+from beamtree.config import Config, EncoderKind
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.fitting.estimator import train_estimator
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.storage import replace_text
 from beamtree.training.events import Event, StepDone
 
@@ -26,8 +27,9 @@ SHARE = 0.7
 """Of the seconds of a budget, what the steps are planned to take."""
 
 
-def trained_encoder(dataset: Dataset, split: Split, *, budget: Budget) -> SasRec:
-    """SASRec with the settings of the section `estimator`, as far as the budget allows; found again in its folder."""
+def trained_encoder(kind: EncoderKind, dataset: Dataset, split: Split, *, budget: Budget) -> NextItemModel:
+    """With the settings of the section `estimator`, as far as the budget allows; found again in its folder."""
+    budget = replace(budget, config=with_encoder(budget.config, kind))
     return train_estimator(
         dataset,
         split,
@@ -58,7 +60,7 @@ def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
 
 
 def with_positions_for(dataset: Dataset, split: Split, *, config: Config, seconds: float) -> Config:
-    """Settings under which training SASRec takes about so long, or less where they allow fewer positions anyway."""
+    """Settings under which training the encoder takes about so long, or less where they allow fewer positions."""
     taken: list[float] = []
 
     def listen(event: Event) -> None:
@@ -77,6 +79,14 @@ def with_positions_for(dataset: Dataset, split: Split, *, config: Config, second
     most = config.estimator.most_positions
     fewer = positions if most is None else min(positions, most)
     return with_positions(config, max(1, fewer))
+
+
+def with_encoder(config: Config, kind: EncoderKind) -> Config:
+    """The same settings with an encoder of a kind; where it is another one, with as many layers as suit it."""
+    if config.estimator.encoder == kind:
+        return config
+    estimator = config.estimator.model_copy(update={"encoder": kind, "layers": None})
+    return config.model_copy(update={"estimator": estimator})
 
 
 def with_positions(config: Config, most_positions: int) -> Config:

@@ -70,7 +70,10 @@ class Budget:
 class Baseline(Protocol):
     """What can be fitted."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As in tables."""
+        ...
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> Answers:
         """Learn or count from the training spans alone; settings may be chosen on the validation users.

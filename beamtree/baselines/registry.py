@@ -9,10 +9,10 @@ from types import MappingProxyType
 from beamtree.baselines.ease import Ease
 from beamtree.baselines.ials import Ials
 from beamtree.baselines.item_to_item import ItemToItem
+from beamtree.baselines.next_item import GRU4REC, SASREC, NextItem, WithItemToItem
 from beamtree.baselines.personal_frequency import PersonalFrequency
 from beamtree.baselines.popularity import Popularity
 from beamtree.baselines.protocol import Baseline, Budget
-from beamtree.baselines.sasrec import SasRec, SasRecWithItemToItem
 from beamtree.baselines.tfidf_knn import TfidfKnn
 from beamtree.baselines.trend import TrendPopularity, has_clock
 from beamtree.config import Config
@@ -100,6 +100,19 @@ def _how(asked: str) -> str:
     return f"use beamtree evaluate --baselines {asked} (baselines={asked!r})"
 
 
+def _encoder(baseline: NextItem, description: str) -> tuple[Entry, Entry]:
+    """An encoder alone, and with item-to-item."""
+    mixed, weighed = WithItemToItem(baseline), f"{baseline.name} and item-to-item, weighed on validation users"
+    return (
+        Entry(partial(_itself, baseline), description, _takes_minutes, ("torch",), extra="train", learns=True),
+        Entry(partial(_itself, mixed), weighed, _takes_minutes, ("torch",), extra="train", learns=True),
+    )
+
+
+def _itself(baseline: Baseline) -> Baseline:
+    return baseline
+
+
 _ENTRIES = (
     Entry(Popularity, "most training interactions", _always),
     Entry(TrendPopularity, "most interactions before the request, older ones counting less", _without_clock),
@@ -110,17 +123,8 @@ _ENTRIES = (
     Entry(
         Ials, "matrix factorisation for implicit feedback", _takes_minutes, libraries=("scipy", "implicit"), learns=True
     ),
-    Entry(
-        SasRec, "a transformer over the history, full softmax", _takes_minutes, ("torch",), extra="train", learns=True
-    ),
-    Entry(
-        SasRecWithItemToItem,
-        "SASRec and item-to-item, weighed on validation users",
-        _takes_minutes,
-        ("torch",),
-        extra="train",
-        learns=True,
-    ),
+    *_encoder(SASREC, "self-attention over the history, full softmax"),
+    *_encoder(GRU4REC, "a gated recurrent layer over the history, full softmax"),
 )
 
 BASELINES = MappingProxyType({entry.make().name: entry for entry in _ENTRIES})
@@ -164,7 +168,3 @@ def reasons_left_out(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
     chosen = choose_baselines(asked, dataset, config=config)
     reasons = {name: entry.not_simple(dataset, config) for name, entry in BASELINES.items() if name not in chosen}
     return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-def _itself(baseline: Baseline) -> Baseline:
-    return baseline

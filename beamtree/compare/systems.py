@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from beamtree.baselines.indexes.entries import ENTRIES as INDEXES
 from beamtree.baselines.neural.entries import ENTRIES as NEURAL
+from beamtree.baselines.next_item import GRU4REC, SASREC
 from beamtree.baselines.protocol import Baseline
 from beamtree.baselines.registry import BASELINES, Entry
 from beamtree.baselines.trees.entries import ENTRIES as TREES
@@ -80,13 +81,13 @@ def _by_name(entries: Sequence[Entry]) -> dict[str, Entry]:
     return {entry.make().name: entry for entry in entries}
 
 
-_COUNTING = {name: entry for name, entry in BASELINES.items() if not name.startswith("sasrec")}
-_SASREC = {name: entry for name, entry in BASELINES.items() if name.startswith("sasrec")}
+_ENCODERS = {name: entry for name, entry in BASELINES.items() if name.startswith((SASREC.name, GRU4REC.name))}
+_COUNTING = {name: entry for name, entry in BASELINES.items() if name not in _ENCODERS}
 
 SYSTEMS = MappingProxyType(
     _family("ours", OURS)
     | _family("counting and linear", _COUNTING)
-    | _family("brute force", _SASREC | _by_name(NEURAL))
+    | _family("brute force", _ENCODERS | _by_name(NEURAL))
     | _family("index over vectors", _by_name(INDEXES))
     | _family("tree", _by_name(TREES))
 )

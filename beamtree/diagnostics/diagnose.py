@@ -31,6 +31,7 @@ from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
+from beamtree.native.encoder_arrays import encoder_sizes
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.training.horizon import TargetHorizon
@@ -66,7 +67,7 @@ class Examined:
         """How many of the latest items of a history what is learned reads."""
         lengths = [self.artefact.config.model.history_length]
         if tower := self.artefact.part("tower"):
-            lengths.append(tower["encoder.layers.0.recency"].shape[1])
+            lengths.append(encoder_sizes(tower, width=tower["node_table"].shape[1]).history_length)
         return max(lengths)
 
 

@@ -13,7 +13,7 @@ from beamtree.fitting.computation import learning_device
 from beamtree.fitting.validation import estimator_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.features import FeatureVectors
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener
@@ -55,7 +55,7 @@ def train_estimator(
     directory: Path | None,
     listen: Listener,
     should_stop: Callable[[], bool] = lambda: False,
-) -> TrainedEstimator[SasRec]:
+) -> TrainedEstimator[NextItemModel]:
     """The estimator that `directory` keeps for this data, split and settings, or a new one, kept there.
 
     InterruptedTraining when asked to stop; the next call goes on from there.

@@ -19,8 +19,8 @@ from beamtree.fitting.weighing import weigh
 from beamtree.model.attention import make_attention
 from beamtree.model.counting import count_items
 from beamtree.model.estimator import Estimator
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePart, MakePartOnTree
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
@@ -42,7 +42,7 @@ def fit_model(
     estimator_cache: Path | None = None,
     estimator: MakeEstimator | None = None,
     parts: Mapping[str, MakePart] | None = None,
-    on_encoder: Callable[[TrainedEstimator[SasRec]], None] = lambda _: None,
+    on_encoder: Callable[[TrainedEstimator[NextItemModel]], None] = lambda _: None,
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 

@@ -8,8 +8,8 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
@@ -39,7 +39,7 @@ class FitRun:
     should_stop: Callable[[], bool]
     instances: TrainingInstances
     parts: Mapping[str, MakePartOnTree] = field(default_factory=dict)
-    encoder: SasRec | None = None
+    encoder: NextItemModel | None = None
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""

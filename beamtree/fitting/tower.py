@@ -4,7 +4,7 @@ import numpy as np
 
 from beamtree.fitting.run import FitRun
 from beamtree.model.guide import inner_vectors
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.tower import tower_arrays
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.item_tree import ItemTree
@@ -14,7 +14,7 @@ GUIDING_HISTORIES = 4096
 """Training histories whose expectations inner nodes are made for."""
 
 
-def build_tower(run: FitRun, encoder: SasRec, tree: ItemTree) -> dict[str, AnyArray]:
+def build_tower(run: FitRun, encoder: NextItemModel, tree: ItemTree) -> dict[str, AnyArray]:
     """The arrays of a tower over a tree, named by part."""
     expectations = _training_expectations(run, encoder)
     on_step = run.stop_while("building the tower")
@@ -22,7 +22,7 @@ def build_tower(run: FitRun, encoder: SasRec, tree: ItemTree) -> dict[str, AnyAr
     return {f"tower/{name}": array for name, array in tower_arrays(encoder, tree, inner=inner).items()}
 
 
-def _training_expectations(run: FitRun, encoder: SasRec) -> Float32Array:
+def _training_expectations(run: FitRun, encoder: NextItemModel) -> Float32Array:
     """What the encoder expects after some of the histories that it learned from, (histories, width)."""
     generator = numpy_generator(run.config.training.seed, "guide")
     chosen = np.sort(generator.permutation(len(run.instances))[:GUIDING_HISTORIES])

@@ -44,6 +44,26 @@ class Packing:
         return torch.where(before >= 0, values[where.clamp(min=0)], -1)
 
     @cached_property
+    def by_place(self) -> Tensor:
+        """The positions (positions,) in the order in which a recurrent network reads them.
+
+        All first ones of the sequences, the longest one's first, then all second ones, and so on.
+        """
+        return torch.from_numpy(self._by_place).to(self.device)
+
+    @cached_property
+    def back(self) -> Tensor:
+        """Where in the order of `by_place` each position (positions,) stands."""
+        back = np.empty_like(self._by_place)
+        back[self._by_place] = np.arange(len(back))
+        return torch.from_numpy(back).to(self.device)
+
+    @cached_property
+    def reaching(self) -> Tensor:
+        """How many sequences have a first, a second, ... position; on the CPU."""
+        return torch.from_numpy(np.bincount(self._inside))
+
+    @cached_property
     def cells(self) -> Tensor:
         """Where each position (positions,) stands in the rows of attention, counted through."""
         return torch.from_numpy(self._cells).to(self.device)
@@ -72,6 +92,14 @@ class Packing:
         row, column = self._placement
         cells: Int64Array = np.repeat(row * self.row_length + column, self.lengths) + self._inside
         return cells
+
+    @cached_property
+    def _by_place(self) -> Int64Array:
+        longest_first = np.argsort(-self.lengths, kind="stable")
+        rank = np.empty_like(longest_first)
+        rank[longest_first] = np.arange(len(rank))
+        by_place: Int64Array = np.lexsort((np.repeat(rank, self.lengths), self._inside))
+        return by_place
 
     @cached_property
     def _inside(self) -> Int64Array:

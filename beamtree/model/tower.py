@@ -2,7 +2,7 @@
 
 score(u, n) = weight * <e(u), v_n>. e(u) is what the sequence encoder expects after the history; v_n is a row of a table
 with one row per node, whose leaf rows are also the vectors of the history's items. On the leaves alone, with the rows
-and the encoder of a trained SASRec, this is SASRec.
+and the encoder of a learned model of the next item, this is that model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,13 @@ from torch import Tensor, nn
 from beamtree.config import Config
 from beamtree.data.requests import Requests
 from beamtree.errors import ArtefactError, InputError
+from beamtree.model.encoders import encoder_like, make_encoder
 from beamtree.model.layers import drop
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
-from beamtree.model.sequence_encoder import Dropout, SasRec, SequenceEncoder, initialise, keep
+from beamtree.model.sequence_encoder import Dropout, SequenceEncoder, initialise, keep
+from beamtree.native.encoder_arrays import encoder_sizes
+from beamtree.native.shapes import checked_shape
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -64,9 +68,7 @@ class Tower(Part):
 def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
     """A fresh tower of the estimator's sizes."""
     sizes = config.estimator
-    encoder = SequenceEncoder(
-        sizes.width, history_length=sizes.decided_history_length, layers=sizes.layers, heads=sizes.heads
-    )
+    encoder = make_encoder(sizes, history_length=sizes.decided_history_length)
     return Tower(tree, encoder, dropout=sizes.dropout, generator=generator)
 
 
@@ -75,38 +77,28 @@ def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
 
     ArtefactError where arrays are missing or of impossible sizes.
     """
-    recency, table = arrays.get("encoder.layers.0.recency"), arrays.get("node_table")
-    if (
-        recency is None
-        or table is None
-        or recency.ndim != 2
-        or table.ndim != 2
-        or recency.size == 0
-        or table.shape[1] % recency.shape[0]
-    ):
-        raise ArtefactError(
-            "Expected the tower's encoder.layers.0.recency as (heads, history length) and its node_table as (nodes, "
-            "width), a multiple of the heads; got "
-            f"{' and '.join('nothing' if array is None else str(array.shape) for array in (recency, table))}. Save or "
-            "download the model again."
-        )
-    heads, history_length = recency.shape
-    layers = len({name.split(".")[2] for name in arrays if name.startswith("encoder.layers.")})
+    try:
+        width = checked_shape(arrays, "node_table", (None, None))[1]
+        encoder_sizes(arrays, width=width)
+    except InputError as error:
+        raise ArtefactError(f"The tower of the score cannot be read: {error}") from error
 
     def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
-        encoder = SequenceEncoder(table.shape[1], history_length=history_length, layers=layers, heads=heads)
+        encoder = encoder_like(arrays, width=width)
         return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator)
 
     return make
 
 
-def tower_arrays(sasrec: SasRec, tree: ItemTree, *, inner: Float32Array, weight: float = 1.0) -> dict[str, AnyArray]:
-    """The arrays of a tower, by name within the part, that scores leaves as a trained SASRec scores items.
+def tower_arrays(
+    learned: NextItemModel, tree: ItemTree, *, inner: Float32Array, weight: float = 1.0
+) -> dict[str, AnyArray]:
+    """The arrays of a tower, by name within the part, that scores leaves as a learned model scores items.
 
     inner: (nodes above the leaves, width), rows level by level. Vacant leaves have zero rows. InputError where the
     sizes do not fit.
     """
-    items = sasrec.item_vectors()
+    items = learned.item_vectors()
     num_inner, width = int(tree.level_offsets[tree.height]), items.shape[1]
     if inner.shape != (num_inner, width) or len(items) != tree.num_items:
         raise InputError(
@@ -116,7 +108,7 @@ def tower_arrays(sasrec: SasRec, tree: ItemTree, *, inner: Float32Array, weight:
     node_table = np.zeros((tree.num_nodes, width), dtype=np.float32)
     node_table[:num_inner] = inner
     node_table[num_inner + tree.leaf_of_item] = items
-    encoder = {f"encoder.{name}": tensor.cpu().numpy().copy() for name, tensor in sasrec.encoder.state_dict().items()}
+    encoder = {f"encoder.{name}": tensor.cpu().numpy().copy() for name, tensor in learned.encoder.state_dict().items()}
     return {"node_table": node_table, "weight": np.array(weight, dtype=np.float32), **encoder}
 
 

@@ -55,18 +55,17 @@ class Memory:
         gates: Sequence[float],
     ) -> None: ...
 
+class Encoder: ...
+
+def self_attention_encoder(
+    weights: Mapping[str, NDArray[np.float32]], *, width: int, heads: int, layers: int, history_length: int
+) -> Encoder: ...
+def recurrent_encoder(
+    weights: Mapping[str, NDArray[np.float32]], *, width: int, hidden: int, layers: int, history_length: int
+) -> Encoder: ...
+
 class Tower:
-    def __init__(
-        self,
-        tree: Tree,
-        *,
-        weights: Mapping[str, NDArray[np.float32]],
-        node_table: NDArray[np.float32],
-        weight: float,
-        history_length: int,
-        heads: int,
-        layers: int,
-    ) -> None: ...
+    def __init__(self, tree: Tree, encoder: Encoder, *, node_table: NDArray[np.float32], weight: float) -> None: ...
     def encode(
         self, *, items: NDArray[np.int32], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> NDArray[np.float32]: ...

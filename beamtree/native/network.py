@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from beamtree.errors import InputError
 from beamtree.native import _kernels
+from beamtree.native.shapes import checked_shape
 
 BATCH_NORM_EPSILON = 1e-5
 TABLE_NAMES = ("node_table", "item_table")
@@ -125,28 +125,6 @@ def _check_shapes(
             expected[f"norm.{layer}.{name}"] = (widths[layer + 1],)
     for name, shape in expected.items():
         checked_shape(arrays, name, shape)
-
-
-def checked_shape(arrays: Mapping[str, Any], name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
-    """The shape of one of the arrays; InputError where there is none of that name or it has another shape.
-
-    shape: None stands for any size of at least 1.
-    """
-    wanted = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
-    if name not in arrays:
-        raise InputError(
-            f"Expected the array {name} of shape {wanted}, got none of that name. Save or download the model again."
-        )
-    found = tuple(arrays[name].shape)
-    fits = len(found) == len(shape) and all(
-        size == wish if wish is not None else size >= 1 for size, wish in zip(found, shape, strict=True)
-    )
-    if not fits:
-        raise InputError(
-            f"Expected the array {name} of shape {wanted}, got {found}. Use the tree and the settings that it was "
-            "learned with."
-        )
-    return found
 
 
 def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:

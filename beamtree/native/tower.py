@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from beamtree.data.requests import Histories
 from beamtree.errors import InputError
 from beamtree.native import _kernels
-from beamtree.native.network import checked_shape, plain
+from beamtree.native.encoder_arrays import RecurrentSizes, encoder_sizes
+from beamtree.native.network import plain
+from beamtree.native.shapes import checked_shape
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
@@ -39,27 +41,8 @@ class TowerArrays:
         width = node_table.shape[1]
         if not node_table.flags.c_contiguous:
             raise InputError("Expected the tower's node_table row by row in memory, as it is saved. Copy it so.")
-        heads, history_length = _checked(named, "encoder.layers.0.recency", (None, None)).shape
-        if width % heads:
-            raise InputError(
-                f"Expected a number of heads that divides the tower's width of {width}, got {heads}: the rows of "
-                "encoder.layers.0.recency. Save or download the model again."
-            )
-        layers = len({name.split(".")[2] for name in named if name.startswith("encoder.layers.")})
-        weights = {
-            name: np.ascontiguousarray(_checked(named, name, shape))
-            for name, shape in _encoder_shapes(width, recency=(heads, history_length), layers=layers)
-        }
-        kernel = _kernels.Tower(
-            kernel_tree(tree),
-            weights=weights,
-            node_table=node_table,
-            weight=float(_checked(named, "weight", ())),
-            history_length=history_length,
-            heads=heads,
-            layers=layers,
-        )
-        return cls(kernel, width)
+        encoder, weight = _pack_encoder(named, width=width), float(_checked(named, "weight", ()))
+        return cls(_kernels.Tower(kernel_tree(tree), encoder, node_table=node_table, weight=weight), width)
 
     def encode(self, histories: Histories) -> Float32Array:
         """The vector of each history (n, width), not multiplied by the tower's weight; spread over the threads.
@@ -73,23 +56,16 @@ class TowerArrays:
         )
 
 
-def _encoder_shapes(width: int, *, recency: tuple[int, int], layers: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What each array of an encoder is called, and its shape."""
-    for layer in range(layers):
-        yield f"encoder.layers.{layer}.recency", recency
-        for name in ("attention_norm", "network_norm"):
-            yield f"encoder.layers.{layer}.{name}.weight", (width,)
-            yield f"encoder.layers.{layer}.{name}.bias", (width,)
-        for name, outputs, inputs in (
-            ("queries_keys_values", 3 * width, width),
-            ("merge", width, width),
-            ("widen", 4 * width, width),
-            ("narrow", width, 4 * width),
-        ):
-            yield f"encoder.layers.{layer}.{name}.weight", (outputs, inputs)
-            yield f"encoder.layers.{layer}.{name}.bias", (outputs,)
-    yield "encoder.final_norm.weight", (width,)
-    yield "encoder.final_norm.bias", (width,)
+def _pack_encoder(named: Mapping[str, AnyArray], *, width: int) -> _kernels.Encoder:
+    sizes = encoder_sizes(named, width=width)
+    weights = {name: np.ascontiguousarray(_checked(named, name, shape)) for name, shape in sizes.shapes()}
+    if isinstance(sizes, RecurrentSizes):
+        return _kernels.recurrent_encoder(
+            weights, width=width, hidden=sizes.hidden, layers=sizes.layers, history_length=sizes.history_length
+        )
+    return _kernels.self_attention_encoder(
+        weights, width=width, heads=sizes.heads, layers=sizes.layers, history_length=sizes.history_length
+    )
 
 
 def _checked(named: Mapping[str, AnyArray], name: str, shape: tuple[int | None, ...]) -> Float32Array:

@@ -11,8 +11,9 @@ from beamtree.data.requests import Requests
 from beamtree.errors import InputError
 from beamtree.model.memory import Memory
 from beamtree.native.attention import AttentionArrays
-from beamtree.native.network import Network, checked_shape
+from beamtree.native.network import Network
 from beamtree.native.score import KernelScore, LinkArrays, MemoryArrays
+from beamtree.native.shapes import checked_shape
 from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.result import SearchResult
 from beamtree.tree.item_tree import ItemTree

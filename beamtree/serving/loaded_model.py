@@ -9,6 +9,7 @@ from pathlib import Path
 from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.raw_ids import RawIds
 from beamtree.model.memory import Memory
+from beamtree.native.encoder_arrays import encoder_sizes
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.similar import SimilarItems
 from beamtree.serving.branch_names import BranchNames
@@ -42,8 +43,8 @@ class LoadedModel:
         lengths = [0]
         if self.artefact.part("attention"):
             lengths.append(self.artefact.config.model.history_length)
-        if self.artefact.part("tower"):
-            lengths.append(self.artefact.part("tower")["encoder.layers.0.recency"].shape[1])
+        if tower := self.artefact.part("tower"):
+            lengths.append(encoder_sizes(tower, width=tower["node_table"].shape[1]).history_length)
         if self.artefact.part("memory"):
             memory = Memory.from_arrays(self.artefact.part("memory"))
             lengths += [NO_END] if memory.weights.repeats > 0.0 else [kind.depth for kind in memory.kinds]

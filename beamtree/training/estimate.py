@@ -15,8 +15,8 @@ from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
 from beamtree.model.features import FeatureVectors
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.checkpoint import copied, has_checkpoint
 from beamtree.training.estimator_store import EstimatorStore
 from beamtree.training.events import ESTIMATOR, EstimatorAwaited, Listener
@@ -82,12 +82,12 @@ def load_or_train_estimator(
     history_length: int,
     run: EstimatorRun,
     content: FeatureVectors | None = None,
-) -> TrainedEstimator[SasRec]:
+) -> TrainedEstimator[NextItemModel]:
     """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
 
     content: what features add to the items' vectors, before learning. While another run trains it, this one waits.
     """
-    estimator = SasRec(
+    estimator = NextItemModel(
         run.settings,
         num_items=num_items,
         history_length=history_length,
@@ -108,8 +108,8 @@ def load_or_train_estimator(
 
 
 def sequence_learner(
-    encoder: SasRec, *, windows: TrainingWindows, seed: int, seen_count: bool = True
-) -> ModuleLearner[SasRec]:
+    encoder: NextItemModel, *, windows: TrainingWindows, seed: int, seen_count: bool = True
+) -> ModuleLearner[NextItemModel]:
     """Learns an encoder to tell the targets of the windows from all other items, or from a sample of them.
 
     seen_count: as in `EstimatorRun`.
@@ -118,7 +118,7 @@ def sequence_learner(
     proposal = Proposal.half_by_frequency(windows.counts(len(encoder.items)))
     most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
-    def loss(encoder: SasRec, batch: WindowBatch, generator: torch.Generator) -> Tensor:
+    def loss(encoder: NextItemModel, batch: WindowBatch, generator: torch.Generator) -> Tensor:
         return encoder.loss(
             batch.inputs,
             batch.targets,
@@ -136,7 +136,7 @@ def sequence_learner(
     return ModuleLearner(encoder, loss=loss, seed=seed, tables=encoder.sparse_tables, divide=divide)
 
 
-def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator[SasRec] | None:
+def _kept(store: EstimatorStore, estimator: NextItemModel) -> TrainedEstimator[NextItemModel] | None:
     seconds = store.load(estimator)
     if seconds is None:
         return None
@@ -144,8 +144,8 @@ def _kept(store: EstimatorStore, estimator: SasRec) -> TrainedEstimator[SasRec] 
 
 
 def _train(
-    estimator: SasRec, sequences: Sequences, split: Split, *, run: EstimatorRun, store: EstimatorStore | None
-) -> TrainedEstimator[SasRec]:
+    estimator: NextItemModel, sequences: Sequences, split: Split, *, run: EstimatorRun, store: EstimatorStore | None
+) -> TrainedEstimator[NextItemModel]:
     started, validate = run.clock(), run.validate
     windows = TrainingWindows.cut(sequences, split, length=estimator.history_length, horizon=run.horizon)
     is_resumed = store is not None and has_checkpoint(store.unfinished)

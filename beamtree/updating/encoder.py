@@ -12,7 +12,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.fitting.computation import learning_device
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.tower import TOWER
 from beamtree.training.checkpoint import Arrays, Identity
 from beamtree.training.estimate import sequence_learner
@@ -42,11 +42,11 @@ class Continuation:
     resume: bool
 
 
-def saved_encoder(artefact: Artefact) -> SasRec:
+def saved_encoder(artefact: Artefact) -> NextItemModel:
     """The encoder of a model's tower, with the vectors of its items."""
     config, tree, arrays = artefact.config, artefact.tree, artefact.part(TOWER)
     vectors = arrays["node_table"][int(tree.level_offsets[tree.height]) + tree.leaf_of_item]
-    encoder = SasRec(
+    encoder = NextItemModel(
         config.estimator,
         num_items=len(vectors),
         history_length=config.estimator.decided_history_length,
@@ -58,7 +58,7 @@ def saved_encoder(artefact: Artefact) -> SasRec:
 
 
 def learn_on(
-    encoder: SasRec,
+    encoder: NextItemModel,
     dataset: Dataset,
     split: Split,
     *,
@@ -118,7 +118,7 @@ def learn_on(
     return learner.optimiser_arrays()
 
 
-def grown_moments(optimiser: Mapping[str, AnyArray], encoder: SasRec) -> Arrays:
+def grown_moments(optimiser: Mapping[str, AnyArray], encoder: NextItemModel) -> Arrays:
     """Moments with rows of zeros for new items; none where the items are read by rows now and were not then."""
     num_items, width = encoder.items.shape
     read_by_rows = {name.rpartition(".")[0] for name in optimiser if not name[0].isdigit()}

@@ -21,7 +21,7 @@ from beamtree.storage import MANIFEST, read_arrays, read_file, read_manifest, wr
 from beamtree.types import AnyArray
 
 if TYPE_CHECKING:
-    from beamtree.model.sequence_encoder import SasRec
+    from beamtree.model.next_item import NextItemModel
     from beamtree.training.estimate import TrainedEstimator
 
 KIND = "beamtree state for updates"
@@ -51,7 +51,7 @@ class UpdateState:
     optimiser: Mapping[str, AnyArray] = field(default_factory=dict)
 
 
-def state_of_fit(dataset: Dataset, encoders: "Sequence[TrainedEstimator[SasRec]]") -> UpdateState:
+def state_of_fit(dataset: Dataset, encoders: "Sequence[TrainedEstimator[NextItemModel]]") -> UpdateState:
     """What a fit leaves for updates. encoders: the tower's, if there is one."""
     log = LearnedLog(dataset.users, dataset.sequences, dataset.timestamps)
     return UpdateState(log, encoders[0].optimiser if encoders else {})

@@ -20,6 +20,7 @@ from tests.export.exported import assert_same_up_to_ties, random_artefact, run, 
 from tests.retrieval.test_memory_search import random_memory
 from tests.small import Arrays, model_settings, random_histories, random_tree, weights_of
 
+ENCODERS = ["gru", "self-attention"]
 TREE = random_tree(53, branching=2, seed=3, num_leaves=61)
 
 
@@ -27,8 +28,10 @@ def tower_weights(tree: ItemTree, config: Config, *, seed: int) -> Arrays:
     """Weights of which none has its special first value, named as in a model."""
     generator = np.random.default_rng(seed)
     weights = weights_of(make_tower(tree, config, torch.Generator().manual_seed(seed)))
-    moved = {name: array + generator.normal(scale=0.3, size=array.shape) for name, array in weights.items()}
-    return {f"tower/{name}": np.asarray(array, dtype=np.float32) for name, array in moved.items()}
+    for name, array in weights.items():
+        if array.dtype == np.float32:
+            weights[name] = (array + generator.normal(scale=0.3, size=array.shape)).astype(np.float32)
+    return {f"tower/{name}": array for name, array in weights.items()}
 
 
 def memory_weights(tree: ItemTree) -> Arrays:
@@ -65,17 +68,19 @@ def assert_exported_as_judged(artefact: Artefact, path: Path, *, k: int = 5, bea
     return len({tuple(row) for row in found.items})
 
 
+@pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("parts", ["tower", "tower memory", "tower attention", "tower memory attention"])
 @pytest.mark.parametrize(("num_items", "branching", "vacant"), [(37, 2, 0), (64, 2, 0), (50, 3, 9), (23, 5, 40)])
 def test_the_same_items_as_the_torch_scorer(
-    tmp_path: Path, parts: str, num_items: int, branching: int, vacant: int
+    tmp_path: Path, encoder: str, parts: str, num_items: int, branching: int, vacant: int
 ) -> None:
     tree = random_tree(num_items, branching=branching, seed=num_items, num_leaves=num_items + vacant)
-    assert assert_exported_as_judged(artefact_of(parts, tree=tree), tmp_path / "model.onnx") > 15
+    assert assert_exported_as_judged(artefact_of(parts, tree=tree, encoder=encoder), tmp_path / "model.onnx") > 15
 
 
+@pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("seed", range(8))
-def test_random_sizes(tmp_path: Path, seed: int) -> None:
+def test_random_sizes(tmp_path: Path, encoder: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
     heads, layers, num_items = (int(generator.integers(1, end)) for end in (4, 4, 200))
     tree = random_tree(num_items, branching=int(generator.integers(2, 7)), seed=seed, num_leaves=num_items + 5)
@@ -87,13 +92,15 @@ def test_random_sizes(tmp_path: Path, seed: int) -> None:
         width=heads * int(generator.integers(1, 6)),
         layers=layers,
         heads=heads,
+        encoder=encoder,
     )
     k, beam_width = (int(value) for value in generator.integers(1, 20, size=2))
     assert_exported_as_judged(artefact, tmp_path / "model.onnx", k=k, beam_width=beam_width)
 
 
-def test_sizes_are_those_of_the_arrays(tmp_path: Path) -> None:
-    artefact = artefact_of("tower")
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_sizes_are_those_of_the_arrays(tmp_path: Path, encoder: str) -> None:
+    artefact = artefact_of("tower", encoder=encoder)
     other = Config.resolve({**artefact.config.model_dump(), "estimator": {"width": 8, "layers": 1, "heads": 1}})
     assert assert_exported_as_judged(replace(artefact, config=other), tmp_path / "model.onnx") > 15
 
@@ -116,14 +123,15 @@ def test_where_attention_scores_makes_a_difference(tmp_path: Path) -> None:
     assert (answers[0] != answers[1]).any()
 
 
-def test_the_encoder_runs_once_per_request(tmp_path: Path) -> None:
-    """Two blocks take two softmaxes, and all levels of the tree take no more."""
-    export_onnx(artefact_of("tower"), tmp_path / "model.onnx", k=5, beam_width=5)
+@pytest.mark.parametrize(("encoder", "operator"), [("gru", "GRU"), ("self-attention", "Softmax")])
+def test_the_encoder_runs_once_per_request(tmp_path: Path, encoder: str, operator: str) -> None:
+    """Two layers take two of their operators, and all levels of the tree take no more."""
+    export_onnx(artefact_of("tower", encoder=encoder), tmp_path / "model.onnx", k=5, beam_width=5)
     onnx.checker.check_model(str(tmp_path / "model.onnx"), full_check=True)
     scan = next(node for node in onnx.load(tmp_path / "model.onnx").graph.node if node.op_type == "Scan")
     body = next(attribute.g for attribute in scan.attribute if attribute.name == "body")
     operators = [node.op_type for node in body.node]
-    assert operators.count("Softmax") == 2
+    assert operators.count(operator) == 2
     assert operators.count("TopK") > 4
 
 

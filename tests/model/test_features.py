@@ -7,8 +7,8 @@ import torch
 from beamtree.config import Config
 from beamtree.data.features import FeatureSchema
 from beamtree.model.features import FeatureVectors
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import SasRec
 
 TABLE = pl.DataFrame({"kind": ["a", "a", "b", "b", "b", "a"], "vector": [[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3})
 SCHEMA = FeatureSchema.infer(TABLE)
@@ -35,7 +35,7 @@ def test_before_learning_features_add_nothing_and_then_their_rows_learn() -> Non
     settings = Config().estimator.model_copy(update={"width": 8, "heads": 2, "layers": 1, "dropout": 0.0})
     content = FeatureVectors(FEATURES, num_rows=SCHEMA.num_rows, width=8)
     plain, encoder = (
-        SasRec(
+        NextItemModel(
             settings,
             num_items=6,
             history_length=4,

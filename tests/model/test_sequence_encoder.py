@@ -1,4 +1,4 @@
-"""SASRec: what it may see, what padding does, and what it learns from."""
+"""Sequence encoders and the model of the next item: what they may see, what padding does, what they learn from."""
 
 from typing import Any
 
@@ -11,28 +11,39 @@ from torch.nn import functional
 
 from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
+from beamtree.model.encoders import encoder_like
+from beamtree.model.next_item import NextItemModel
+from beamtree.model.packing import Packing
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import SasRec, SequenceEncoder, drop_out
+from beamtree.model.self_attention import SelfAttention
+from beamtree.model.sequence_encoder import drop_out
 from beamtree.model.softmax_loss import sampled_softmax_loss
+from beamtree.native.encoder_arrays import encoder_sizes
 
 UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
 
 
-def estimator(**changes: Any) -> SasRec:
-    settings = EstimatorSettings.model_validate({"width": 8, "layers": 2, "heads": 2, "dropout": 0.0} | changes)
-    model = SasRec(settings, num_items=6, history_length=4, generator=torch.Generator().manual_seed(1))
+@pytest.fixture(params=["gru", "self-attention"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Of an encoder."""
+    return str(request.param)
+
+
+def estimator(kind: str, **changes: Any) -> NextItemModel:
+    sizes = {"encoder": kind, "width": 8, "layers": 2, "heads": 2, "dropout": 0.0}
+    settings = EstimatorSettings.model_validate(sizes | changes)
+    model = NextItemModel(settings, num_items=6, history_length=4, generator=torch.Generator().manual_seed(1))
     return model.eval()
 
 
-def encode(model: SasRec, inputs: list[int]) -> Tensor:
+def encode(model: NextItemModel, inputs: list[int]) -> Tensor:
     """What each position of a history expects next, (positions, width)."""
-    vectors = model.items[torch.tensor(inputs)].unsqueeze(0)
-    encoded: Tensor = model.encoder(vectors, present=torch.ones(1, len(inputs), dtype=torch.bool))
-    return encoded[0]
+    packing = Packing(np.array([len(inputs)]), device=torch.device("cpu"))
+    return model.encoder.packed(model.items[torch.tensor(inputs)], packing=packing)
 
 
 def loss_of(
-    model: SasRec, *windows: tuple[list[int], list[list[int]]], seed: int = 5, seen_count: bool = True
+    model: NextItemModel, *windows: tuple[list[int], list[list[int]]], seed: int = 5, seen_count: bool = True
 ) -> Tensor:
     """The loss of windows, each with its inputs and the targets of each of these."""
     return model.loss(
@@ -49,8 +60,8 @@ def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
     return np.array(rows, dtype=np.int32)
 
 
-def test_a_position_sees_itself_and_what_came_before() -> None:
-    model = estimator()
+def test_a_position_sees_itself_and_what_came_before(kind: str) -> None:
+    model = estimator(kind)
     before, after = encode(model, [0, 1, 2, 3]), encode(model, [0, 1, 2, 5])
     torch.testing.assert_close(before[:3], after[:3], rtol=0, atol=0)
     assert not torch.allclose(before[3], after[3])
@@ -58,52 +69,56 @@ def test_a_position_sees_itself_and_what_came_before() -> None:
 
 def test_places_are_relative_to_each_other() -> None:
     """Two items look at each other the same way, wherever they stand; what came before is looked at by its age."""
-    model = estimator()
+    model = estimator("self-attention")
     short = model.scores(histories([-1, -1, 2, 3]))
     np.testing.assert_allclose(model.scores(histories([2, 3])), short, rtol=1e-5)
     with torch.no_grad():
-        for layer in model.encoder.layers:
+        for layer in model.encoder.get_submodule("layers").children():
             layer.get_parameter("recency")[:, 2:] += 10.0
     np.testing.assert_array_equal(model.scores(histories([-1, -1, 2, 3])), short)
     assert np.isfinite(model.scores(histories([-1, -1, -1, -1]))).all()
 
 
-def test_the_encoder_reads_any_vectors_and_never_those_that_are_absent() -> None:
-    encoder = estimator().encoder
+def test_the_encoder_reads_any_vectors_and_never_those_that_are_absent(kind: str) -> None:
+    encoder = estimator(kind).encoder
     vectors, present = torch.randn(2, 4, 8), torch.tensor([[False, False, True, True], [False] * 4])
     found = encoder.expectation(vectors, present=present)
     alone = encoder.expectation(vectors[:1, 2:], present=present[:1, 2:])
     torch.testing.assert_close(found[:1], alone)
-    nothing = encoder.expectation(torch.zeros(1, 1, 8), present=torch.zeros(1, 1, dtype=torch.bool))
+    nothing = encoder.expectation(torch.ones(1, 1, 8), present=torch.zeros(1, 1, dtype=torch.bool))
     torch.testing.assert_close(found[1:], nothing)
 
 
-def test_names_of_stored_numbers() -> None:
-    """Kernels and the ONNX graph read them by these names."""
-    model = estimator(layers=1)
-    block = ["attention_norm", "queries_keys_values", "merge", "network_norm", "widen", "narrow"]
-    names = {f"layers.0.{name}.{kind}" for name in block for kind in ("weight", "bias")}
-    names |= {"layers.0.recency", "final_norm.weight", "final_norm.bias"}
-    assert set(model.encoder.state_dict()) == names
-    assert set(model.state_dict()) == {"items", *(f"encoder.{name}" for name in names)}
+def test_stored_numbers_say_what_they_belong_to(kind: str) -> None:
+    """Kernels and the ONNX graph find kind and sizes by the names and shapes of the arrays."""
+    model = estimator(kind, width=6, layers=3)
+    arrays = {f"encoder.{name}": tensor.numpy() for name, tensor in model.encoder.state_dict().items()}
+    sizes = encoder_sizes(arrays, width=6)
+    assert (sizes.width, sizes.layers, sizes.history_length) == (6, 3, 4)
+    assert {name: array.shape for name, array in arrays.items() if name != "encoder.length"} == dict(sizes.shapes())
+    again = encoder_like(arrays, width=6)
+    again.load_state_dict(model.encoder.state_dict())
+    vectors, present = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)
+    found, expected = (each.expectation(vectors, present=present) for each in (again, model.encoder))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_heads_must_share_the_width() -> None:
     with pytest.raises(InputError, match="share the width of 8 evenly, got 3"):
-        SequenceEncoder(8, history_length=4, layers=1, heads=3)
+        SelfAttention(8, history_length=4, layers=1, heads=3)
 
 
 FIRST, SECOND = ([0, 1, 2], [[1], [2], [3]]), ([3, 4, 5, 0], [[4], [5], [0], [1]])
 
 
-def vectors_and_labels(model: SasRec) -> tuple[Tensor, Tensor]:
+def vectors_and_labels(model: NextItemModel) -> tuple[Tensor, Tensor]:
     """What the positions of both windows expect next, and their targets (positions, 1)."""
     vectors = torch.cat([encode(model, inputs) for inputs, _ in (FIRST, SECOND)])
     return vectors, torch.tensor([target for _, targets in (FIRST, SECOND) for target in targets])
 
 
-def test_loss_is_the_mean_cross_entropy_of_the_targets() -> None:
-    model = estimator()
+def test_loss_is_the_mean_cross_entropy_of_the_targets(kind: str) -> None:
+    model = estimator(kind)
     vectors, labels = vectors_and_labels(model)
     expected = functional.cross_entropy(vectors @ model.items.T, labels[:, 0])
     loss = loss_of(model, FIRST, SECOND)
@@ -112,8 +127,8 @@ def test_loss_is_the_mean_cross_entropy_of_the_targets() -> None:
     torch.testing.assert_close(torch.autograd.grad(loss, every), torch.autograd.grad(expected, every))
 
 
-def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
-    model = estimator(negatives=3)
+def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn(kind: str) -> None:
+    model = estimator(kind, negatives=3)
     loss = loss_of(model, FIRST, SECOND, seed=5)
     drawn, stand_for = UNEVEN.draw(3, generator=torch.Generator().manual_seed(5))
     vectors, labels = vectors_and_labels(model)
@@ -128,16 +143,16 @@ def test_a_sampled_loss_tells_targets_from_the_items_that_were_drawn() -> None:
         torch.testing.assert_close(found[name].to_dense(), reference)
 
 
-def test_more_negatives_than_items_are_all_items() -> None:
-    every, drawn = estimator(negatives="all"), estimator(negatives=6)
+def test_more_negatives_than_items_are_all_items(kind: str) -> None:
+    every, drawn = estimator(kind, negatives="all"), estimator(kind, negatives=6)
     assert (every.negatives, drawn.negatives, every.sparse_tables) == (None, None, ())
     torch.testing.assert_close(loss_of(drawn, FIRST), loss_of(every, FIRST))
 
 
-def test_targets_need_not_be_told_from_what_was_seen_before() -> None:
+def test_targets_need_not_be_told_from_what_was_seen_before(kind: str) -> None:
     """Of 6 items the third position of the first window has seen 0, 1 and 2; a target that was seen counts anyway."""
     windows, again = (FIRST, SECOND), ([0, 1], [[1], [0]])
-    model = estimator()
+    model = estimator(kind)
     losses = []
     for inputs, targets in (*windows, again):
         scores = encode(model, inputs) @ model.items.T
@@ -148,7 +163,7 @@ def test_targets_need_not_be_told_from_what_was_seen_before() -> None:
     found = loss_of(model, *windows, again, seen_count=False)
     torch.testing.assert_close(found, torch.stack(losses).mean())
     every = Proposal(np.full(6, 1 / 6))
-    sampled = estimator(negatives=5)
+    sampled = estimator(kind, negatives=5)
     drawn, stand_for = every.draw(5, generator=torch.Generator().manual_seed(5))
     vectors, labels = vectors_and_labels(sampled)
     left_out = torch.tensor([[0, -1, -1, -1], [1, 0, -1, -1], [2, 1, 0, -1], [3] + [-1] * 3, [4, 3, -1, -1]])
@@ -167,15 +182,15 @@ def test_targets_need_not_be_told_from_what_was_seen_before() -> None:
     torch.testing.assert_close(by_model, expected)
 
 
-def test_what_comes_next_is_what_the_last_position_expects() -> None:
-    model = estimator()
+def test_what_comes_next_is_what_the_last_position_expects(kind: str) -> None:
+    model = estimator(kind)
     expected = torch.stack([encode(model, [0, 1, 2, 3])[-1], encode(model, [4, 5])[-1]])
     found = model.expectations(histories([0, 1, 2, 3], [-1, -1, 4, 5]))
     np.testing.assert_allclose(found, expected.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_several_targets_of_a_position_share_it() -> None:
-    model = estimator()
+def test_several_targets_of_a_position_share_it(kind: str) -> None:
+    model = estimator(kind)
     log_p = (encode(model, [0, 1, 2]) @ model.items.T).log_softmax(dim=1)
     expected = -(log_p[0, [1, 4]].mean() + log_p[1, [2, 5]].mean() + log_p[2, 3]) / 3
     torch.testing.assert_close(loss_of(model, ([0, 1, 2], [[1, 4], [2, 5], [3, -1]])), expected)
@@ -192,8 +207,8 @@ def test_dropout_leaves_out_its_share_and_keeps_the_mean() -> None:
     assert torch.equal(drop_out(ones, share=0.0, generator=torch.Generator().manual_seed(1)), ones)
 
 
-def test_dropout_is_for_training_alone() -> None:
-    model = estimator(dropout=0.5)
+def test_dropout_is_for_training_alone(kind: str) -> None:
+    model = estimator(kind, dropout=0.5)
     assert torch.equal(loss_of(model, FIRST, seed=1), loss_of(model, FIRST, seed=2))
     model.train()
     assert not torch.equal(loss_of(model, FIRST, seed=1), loss_of(model, FIRST, seed=2))
@@ -201,9 +216,11 @@ def test_dropout_is_for_training_alone() -> None:
 
 
 @pytest.mark.parametrize("negatives", ["all", 200])
-def test_gradients_are_the_same_bytes_each_time_on_two_threads(negatives: str | int) -> None:
-    settings = EstimatorSettings.model_validate({"width": 64, "layers": 1, "heads": 2, "negatives": negatives})
-    model = SasRec(settings, num_items=1682, history_length=69, generator=torch.Generator().manual_seed(1)).train()
+def test_gradients_are_the_same_bytes_each_time_on_two_threads(kind: str, negatives: str | int) -> None:
+    settings = EstimatorSettings.model_validate({"encoder": kind, "width": 64, "layers": 1, "negatives": negatives})
+    model = NextItemModel(
+        settings, num_items=1682, history_length=69, generator=torch.Generator().manual_seed(1)
+    ).train()
     draws = np.random.default_rng(2)
     lengths = draws.integers(1, 70, size=64)
     inputs, targets = (draws.integers(1682, size=(lengths.sum(), each)).astype(np.int32) for each in (1, 5))

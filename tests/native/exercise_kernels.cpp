@@ -128,18 +128,23 @@ struct Remembered {
     }
 };
 
-// An encoder of random weights.
-struct RandomEncoder {
+// Encoders of random weights.
+struct RandomEncoders {
     std::vector<float> weights, recency;
-    std::unique_ptr<SequenceEncoder> encoder;
+    std::unique_ptr<SequenceEncoder> attentive, recurrent;
 
-    RandomEncoder(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t history)
-        : weights(random_values<float>(random, 4 * width * width)), recency(random_values<float>(random, heads * history)) {
+    RandomEncoders(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t history)
+        : weights(random_values<float>(random, 12 * (width + 1) * (width + 1))),
+          recency(random_values<float>(random, heads * history)) {
         const RawNorm norm{weights.data(), weights.data()};
         const RawLinear linear{weights.data(), weights.data()};
         const RawBlock block{norm, linear, recency.data(), linear, norm, linear, linear};
-        encoder = std::make_unique<SequenceEncoder>(
-            EncoderSizes{width, heads, history}, std::vector<RawBlock>(static_cast<std::size_t>(layers), block), norm);
+        const auto times = static_cast<std::size_t>(layers);
+        attentive = std::make_unique<SequenceEncoder>(
+            SelfAttention(SelfAttentionSizes{width, heads, history}, std::vector<RawBlock>(times, block), norm));
+        recurrent = std::make_unique<SequenceEncoder>(
+            Recurrent(RecurrentSizes{width, 2 * width - 1, history},
+                      std::vector<RawRecurrentLayer>(times, RawRecurrentLayer{linear, linear}), linear));
     }
 };
 
@@ -159,8 +164,9 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const Table items{forest.items.data(), c.items, c.sizes.width, Storage::float32};
     const Attention<float> attention{*net, Tables{nodes, items, c.separate}};
     const Remembered remembered(random, tree);
-    const RandomEncoder random_encoder(random, c.sizes.width, c.sizes.width % 3 == 0 ? 3 : 1, 2, length);
-    const Tower tower{*random_encoder.encoder, forest.nodes.data(), 0.5f};
+    const RandomEncoders encoders(random, c.sizes.width, c.sizes.width % 3 == 0 ? 3 : 1, 2, length);
+    const Tower tower{*encoders.attentive, forest.nodes.data(), 0.5f};
+    const Tower recurrent_tower{*encoders.recurrent, forest.nodes.data(), 0.5f};
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
     for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
@@ -219,6 +225,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0},
                                            Score{tree, nullptr, &remembered.memory, nullptr, 0},
                                            Score{tree, nullptr, nullptr, &tower, 0},
+                                           Score{tree, nullptr, nullptr, &recurrent_tower, 0},
                                            Score{tree, &attention, &remembered.memory, &tower, tree.height}}) {
                     for (bool spread : {false, true})
                         search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});

@@ -39,7 +39,7 @@ class PlainTower:
             history = histories.row(number)[-self.encoder.history_length :]
             read = vectors[history] if len(history) else np.zeros_like(vectors[:1])
             present = torch.full((1, len(read)), len(history) > 0)
-            encoded.append(encoder(torch.from_numpy(read)[None], present=present)[0, -1].numpy())
+            encoded.append(encoder.expectation(torch.from_numpy(read)[None], present=present)[0].numpy())
         return np.stack(encoded).astype(np.float32)
 
     def scores(self, vector: Float32Array, level: int, nodes: Int64Array) -> Float32Array:
@@ -48,15 +48,13 @@ class PlainTower:
         return scores
 
 
-def random_tower(
-    generator: np.random.Generator, tree: ItemTree, *, width: int, layers: int, heads: int, history_length: int
-) -> PlainTower:
-    """A tower in which no weight, gain, bias or recency has its special first value."""
+def random_tower(generator: np.random.Generator, tree: ItemTree, encoder: SequenceEncoder) -> PlainTower:
+    """A tower in which no weight, gain, bias or recency of the encoder has its special first value."""
     draws = torch.Generator().manual_seed(int(generator.integers(1 << 30)))
-    encoder = SequenceEncoder(width, history_length=history_length, layers=layers, heads=heads)
     initialise(encoder, draws)
     with torch.no_grad():
-        for tensor in encoder.state_dict().values():
-            tensor += 0.3 * torch.randn(tensor.shape, generator=draws) / tensor.shape[-1] ** (0.5 * (tensor.dim() > 1))
-    table = generator.normal(size=(tree.num_nodes, width)).astype(np.float32)
+        for tensor in encoder.parameters():
+            noise = torch.randn(tensor.shape, generator=draws)
+            tensor.add_(noise, alpha=0.3 / tensor.shape[-1] ** (0.5 * (tensor.dim() > 1)))
+    table = generator.normal(size=(tree.num_nodes, encoder.width)).astype(np.float32)
     return PlainTower(encoder, tree, table, weight=0.7)

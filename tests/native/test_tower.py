@@ -5,12 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("beamtree.native._kernels")
 
 from beamtree import native
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import InputError
+from beamtree.model.recurrent import Recurrent
+from beamtree.model.self_attention import SelfAttention
+from beamtree.model.sequence_encoder import SequenceEncoder
 from beamtree.native.score import KernelScore
 from beamtree.native.tower import TowerArrays
 from tests.native.random_towers import PlainTower, random_tower
@@ -19,14 +23,68 @@ from tests.native.small_models import random_tree
 HISTORIES = [[], [3], [3, 3, 3, 3], [5, 1, 5, 0, 3, 5], [*range(20), *range(20), 7, 7]]
 
 
+MakeEncoder = Callable[[int], SequenceEncoder]
+"""From a width."""
+
+
+def attentive(width: int) -> SelfAttention:
+    return SelfAttention(width, layers=2, heads=1, history_length=15)
+
+
+def recurrent(width: int) -> Recurrent:
+    return Recurrent(width, hidden=2 * width, layers=2, history_length=15)
+
+
+KINDS = pytest.mark.parametrize("make", [attentive, recurrent])
+
+
 def packed(tower: PlainTower) -> TowerArrays:
     return TowerArrays.pack(tower.arrays(), tower.tree)
 
 
-def small_tower(seed: int = 0, *, width: int = 12, heads: int = 1, items: int = 300) -> PlainTower:
+def small_tower(seed: int = 0, *, width: int = 12, items: int = 300, make: MakeEncoder = attentive) -> PlainTower:
     generator = np.random.default_rng(seed)
     tree = random_tree(generator, items=items, vacant=20, branching=3)
-    return random_tower(generator, tree, width=width, layers=2, heads=heads, history_length=15)
+    return random_tower(generator, tree, make(width))
+
+
+def assert_encoded_as_in_torch(tower: PlainTower, generator: np.random.Generator) -> None:
+    """Histories of all lengths around that which is read."""
+    length = tower.encoder.history_length
+    lengths = [0, 1, 2, length - 1, length, length + 1, 2 * length + 5]
+    long = [generator.integers(0, tower.tree.num_items, each).tolist() for each in lengths]
+    histories = Histories.of_lists([*HISTORIES, *long])
+    encoded = packed(tower).encode(histories)
+    assert encoded.dtype == np.float32
+    np.testing.assert_allclose(encoded, tower.encode(histories), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("width", "hidden", "layers", "history_length"),
+    [
+        (1, 1, 1, 1),
+        (2, 5, 3, 4),
+        (3, 8, 2, 50),
+        (8, 16, 1, 24),
+        (10, 9, 2, 25),
+        (33, 31, 2, 30),
+        (64, 128, 1, 100),
+        (130, 40, 2, 13),
+    ],
+)
+def test_a_recurrent_network_encodes_as_in_torch(width: int, hidden: int, layers: int, history_length: int) -> None:
+    generator = np.random.default_rng([width, hidden])
+    tree = random_tree(generator, items=70, vacant=9, branching=3)
+    encoder = Recurrent(width, hidden=hidden, layers=layers, history_length=history_length)
+    assert_encoded_as_in_torch(random_tower(generator, tree, encoder), generator)
+
+
+@pytest.mark.parametrize("times", [1e3, -1e3, 0.0])
+def test_gates_that_are_wide_open_or_shut_do_not_overflow(times: float) -> None:
+    tower = small_tower(make=recurrent)
+    with torch.no_grad():
+        tower.encoder.get_parameter("gru.weight_ih_l0").mul_(times)
+    assert_encoded_as_in_torch(tower, np.random.default_rng(5))
 
 
 @pytest.mark.parametrize(
@@ -50,20 +108,15 @@ def test_histories_of_any_length_are_encoded_as_in_torch(
 ) -> None:
     generator = np.random.default_rng([width, heads])
     tree = random_tree(generator, items=70, vacant=9, branching=3)
-    tower = random_tower(generator, tree, width=width, layers=layers, heads=heads, history_length=history_length)
-    lengths = [0, 1, 2, history_length - 1, history_length, history_length + 1, 2 * history_length + 5]
-    long = [generator.integers(0, 70, length).tolist() for length in lengths]
-    histories = Histories.of_lists([*HISTORIES, *long])
-    encoded = packed(tower).encode(histories)
-    assert encoded.dtype == np.float32
-    np.testing.assert_allclose(encoded, tower.encode(histories), rtol=1e-5, atol=2e-5)
+    encoder = SelfAttention(width, layers=layers, heads=heads, history_length=history_length)
+    assert_encoded_as_in_torch(random_tower(generator, tree, encoder), generator)
 
 
 @pytest.mark.parametrize(("name", "times"), [("queries_keys_values.weight", 60.0), ("recency", 1e4), ("recency", -1e4)])
 def test_attention_that_is_sure_of_one_position_does_not_overflow(name: str, times: float) -> None:
     generator = np.random.default_rng(5)
     tree = random_tree(generator, items=40)
-    tower = random_tower(generator, tree, width=16, layers=2, heads=2, history_length=30)
+    tower = random_tower(generator, tree, SelfAttention(16, layers=2, heads=2, history_length=30))
     for layer in range(2):
         tower.encoder.state_dict()[f"layers.{layer}.{name}"] *= times
     histories = Histories.of_lists([generator.integers(0, 40, 30).tolist()])
@@ -107,8 +160,9 @@ def test_a_node_scores_the_same_bytes_in_any_company(width: int) -> None:
     assert scores[0].tobytes() == together[tower.tree.leaf_of_item[scanned[0]]].tobytes()
 
 
-def test_threads_and_company_do_not_change_a_byte() -> None:
-    tower = small_tower(3, width=20, items=2000)
+@KINDS
+def test_threads_and_company_do_not_change_a_byte(make: MakeEncoder) -> None:
+    tower = small_tower(3, width=20, items=2000, make=make)
     generator = np.random.default_rng(3)
     histories = Histories.of_lists([generator.integers(0, 2000, size).tolist() for size in range(12)])
     score = KernelScore(tower.tree, tower=packed(tower))
@@ -129,8 +183,9 @@ def test_threads_and_company_do_not_change_a_byte() -> None:
     assert results[1:] == results[:1] * 2
 
 
-def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan() -> None:
-    tower = small_tower(4)
+@KINDS
+def test_a_beam_as_wide_as_the_leaves_is_an_exact_scan(make: MakeEncoder) -> None:
+    tower = small_tower(4, make=make)
     score = KernelScore(tower.tree, tower=packed(tower))
     asked = score.requests(Requests(Histories.of_lists(HISTORIES)))
     wide = score.beam_search(asked, k=20, beam_widths=np.full(len(HISTORIES), tower.tree.num_leaves))
@@ -184,6 +239,30 @@ def changed(name: str, array: np.ndarray) -> Callable[[dict[str, Any]], object]:
 )
 def test_arrays_that_are_no_tower_are_refused(spoil: Callable[[dict[str, Any]], object], message: str) -> None:
     tower = small_tower()
+    arrays: dict[str, Any] = tower.arrays()
+    spoil(arrays)
+    with pytest.raises(InputError, match=message):
+        TowerArrays.pack(arrays, tower.tree)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (without("encoder.length"), r"the array encoder\.length of shape \(\), got none"),
+        (changed("encoder.length", np.array(0)), "encoder.length as a whole number of items, at least 1, got 0"),
+        (changed("encoder.length", np.array(7.5)), "encoder.length as a whole number of items, at least 1, got 7.5"),
+        (without("encoder.gru.bias_hh_l1"), r"encoder\.gru\.bias_hh_l1 of shape \(72\), got none"),
+        (
+            changed("encoder.gru.weight_hh_l0", np.zeros((72, 23), dtype=np.float32)),
+            r"encoder\.gru\.\w+ of shape \(69, 12\), got \(72, 12\)",
+        ),
+        (changed("encoder.project.bias", np.zeros(12)), r"encoder\.project\.bias as float32, got float64"),
+    ],
+)
+def test_arrays_that_are_no_recurrent_encoder_are_refused(
+    spoil: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    tower = small_tower(make=recurrent)
     arrays: dict[str, Any] = tower.arrays()
     spoil(arrays)
     with pytest.raises(InputError, match=message):

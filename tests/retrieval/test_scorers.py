@@ -9,6 +9,7 @@ from beamtree import native
 from beamtree.config import Config
 from beamtree.errors import InputError
 from beamtree.model.memory import MemoryWeights
+from beamtree.model.self_attention import SelfAttention
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.engine import Engine
@@ -24,7 +25,7 @@ CONFIG = Config(model=model_settings())
 
 def arrays(parts: str) -> dict[str, np.ndarray]:
     """Of a random attention, memory and tower, or some of them."""
-    tower = random_tower(np.random.default_rng(8), TREE, width=12, layers=2, heads=2, history_length=20)
+    tower = random_tower(np.random.default_rng(8), TREE, SelfAttention(12, layers=2, heads=2, history_length=20))
     made = {
         "attention": score_of(stirred_model(CONFIG.model, TREE, seed=0)).arrays(),
         "memory": named(random_memory(80, seed=1, weights=MemoryWeights(0.8, 0.4, 0.1, fade=0.7, company=0.5))),

@@ -12,7 +12,7 @@ import torch
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import EstimatorAwaited, Event, Validated
@@ -33,7 +33,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def obtain(directory: Path) -> TrainedEstimator[SasRec]:
+def obtain(directory: Path) -> TrainedEstimator[NextItemModel]:
     def listen(event: Event) -> None:
         match event:
             case EstimatorAwaited():
@@ -48,8 +48,8 @@ def obtain(directory: Path) -> TrainedEstimator[SasRec]:
     return load_or_train_estimator(store_in(directory), RING, split_none(RING), num_items=8, history_length=4, run=run)
 
 
-def digest(trained: TrainedEstimator[SasRec]) -> str:
-    assert isinstance(trained.estimator, SasRec)
+def digest(trained: TrainedEstimator[NextItemModel]) -> str:
+    assert isinstance(trained.estimator, NextItemModel)
     arrays = sorted(module_arrays(trained.estimator).items())
     return hashlib.sha256(b"".join(array.tobytes() for _, array in arrays)).hexdigest()
 

@@ -13,7 +13,7 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.split import Split, split_none, split_users
 from beamtree.errors import DivergedError, InterruptedTraining
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training import estimate as module
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
@@ -30,7 +30,7 @@ def histories(*rows: list[int]) -> npt.NDArray[np.int32]:
 
 def train(
     directory: Path | None, *, stop_after: int | None = None, **changes: Any
-) -> tuple[TrainedEstimator[SasRec], list[Validated]]:
+) -> tuple[TrainedEstimator[NextItemModel], list[Validated]]:
     """Trained on the ring, where everyone has every item; stopped after so many steps of this call, if told to.
 
     With the validations of this call.
@@ -62,7 +62,7 @@ def train(
     return trained, [event for event in events if isinstance(event, Validated)]
 
 
-def same_scores(left: TrainedEstimator[SasRec], right: TrainedEstimator[SasRec]) -> bool:
+def same_scores(left: TrainedEstimator[NextItemModel], right: TrainedEstimator[NextItemModel]) -> bool:
     asked = histories([0, 1, 2, 3], [-1, -1, 4, 5], [3, 2, 1, 0])
     return left.estimator.scores(asked).tobytes() == right.estimator.scores(asked).tobytes()
 
@@ -73,7 +73,7 @@ def test_it_starts_from_who_interacted_with_what() -> None:
     settings = EstimatorSettings(width=8, heads=1, layers=1, epochs=1, learning_rate=1e-9)
     run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
     trained = load_or_train_estimator(None, apart, split_none(apart), num_items=6, history_length=4, run=run)
-    assert isinstance(trained.estimator, SasRec)
+    assert isinstance(trained.estimator, NextItemModel)
     alike = torch.corrcoef(trained.estimator.items.detach()) > 0.5
     assert torch.equal(alike, torch.block_diag(torch.ones(3, 3), torch.ones(3, 3)).bool())
 
@@ -93,7 +93,7 @@ def test_it_learns_what_comes_next_and_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_lost_is_never_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SasRec, "loss", lambda self, *_, **__: self.items.sum() * float("nan"))
+    monkeypatch.setattr(NextItemModel, "loss", lambda self, *_, **__: self.items.sum() * float("nan"))
     with pytest.raises(DivergedError, match=r"Lower estimator\.learning_rate \(now 0\.02\)"):
         train(tmp_path)
     assert not list(tmp_path.glob("sasrec-*/*"))

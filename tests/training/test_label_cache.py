@@ -8,7 +8,7 @@ import torch
 from beamtree.config import EstimatorSettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import BLOCK, LabelCache
@@ -47,7 +47,7 @@ def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> Non
 
 @pytest.mark.parametrize("history_length", [6, 69])
 def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length: int) -> None:
-    estimator = SasRec(
+    estimator = NextItemModel(
         EstimatorSettings(width=16, heads=2),
         num_items=ITEMS,
         history_length=history_length,

@@ -13,7 +13,7 @@ import torch
 from beamtree.config import Config, EstimatorSettings, TrainingSettings
 from beamtree.data.split import split_none
 from beamtree.errors import ArtefactError, DivergedError, InterruptedTraining
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.storage import file_sha256, read_manifest
 from beamtree.training.checkpoint import Identity
 from beamtree.training.estimate import sequence_learner
@@ -301,7 +301,7 @@ def sasrec_case(**changes: Any) -> Case:
 
     def learner() -> Learner:
         generator = torch.Generator().manual_seed(1)
-        encoder = SasRec(settings, num_items=8, history_length=3, generator=generator)
+        encoder = NextItemModel(settings, num_items=8, history_length=3, generator=generator)
         return sequence_learner(encoder, windows=windows, seed=5)
 
     num_positions = int(windows.lengths.sum())

@@ -12,14 +12,14 @@ from beamtree.data.split import Split
 from beamtree.types import Float32Array
 
 if TYPE_CHECKING:
-    from beamtree.model.sequence_encoder import SasRec
+    from beamtree.model.next_item import NextItemModel
 
 
 @dataclass(frozen=True, eq=False)
 class SasRecVectors:
     """SASRec's scores are inner products, so that an exact search gives just what SASRec recommends."""
 
-    encoder: "SasRec"
+    encoder: "NextItemModel"
     item_vectors: Float32Array
 
     def queries(self, requests: Requests) -> Float32Array:
@@ -31,5 +31,5 @@ def sasrec_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> SasRecV
     """As `MakeVectors`: trained with the settings of the section `estimator`, as the baseline `sasrec`."""
     from beamtree.baselines.encoder import trained_encoder
 
-    encoder = trained_encoder(dataset, split, budget=budget)
+    encoder = trained_encoder("self-attention", dataset, split, budget=budget)
     return SasRecVectors(encoder, np.ascontiguousarray(encoder.item_vectors()))

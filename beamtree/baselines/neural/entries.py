@@ -1,4 +1,7 @@
-"""The neural systems of the comparison, by name: each as published, and with the options that our own models have."""
+"""The neural systems of the comparison, by name: each as published, and with the options that our own models have.
+
+GRU4Rec with our options is the encoder of the tower (`baselines/next_item.py`), as SASRec is.
+"""
 
 from dataclasses import dataclass
 from importlib import import_module
@@ -37,20 +40,25 @@ def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
     return "Networks learn, which takes minutes: beamtree compare has them."
 
 
-def _entries(name: str, module: str, description: str, *libraries: str) -> tuple[Entry, Entry]:
+def _entry(baseline: NeuralBaseline, description: str, *libraries: str) -> Entry:
     extra = "train" if not libraries else "train,baselines"
-    tuned, published = NeuralBaseline(name, module, "tuned"), NeuralBaseline(f"{name}-published", module, "published")
-    needed = ("torch", *libraries)
-    return (
-        Entry(lambda: tuned, description, _takes_minutes, needed, extra=extra, learns=True),
-        Entry(lambda: published, f"{description}, as published", _takes_minutes, needed, extra=extra, learns=True),
-    )
+    return Entry(lambda: baseline, description, _takes_minutes, ("torch", *libraries), extra=extra, learns=True)
+
+
+def _published(name: str, module: str, description: str, *libraries: str) -> Entry:
+    baseline = NeuralBaseline(f"{name}-published", module, "published")
+    return _entry(baseline, f"{description}, as published", *libraries)
+
+
+def _entries(name: str, module: str, description: str, *libraries: str) -> tuple[Entry, Entry]:
+    tuned = _entry(NeuralBaseline(name, module, "tuned"), description, *libraries)
+    return tuned, _published(name, module, description, *libraries)
 
 
 ENTRIES: tuple[Entry, ...] = (
     *_entries("din", "din", "an attention network that scores each item for the history"),
     *_entries("youtube-dnn", "youtube_dnn", "a perceptron over the mean of the history"),
-    *_entries("gru4rec", "gru4rec", "gated recurrent layers over the history"),
+    _published("gru4rec", "gru4rec", "gated recurrent layers over the history"),
     *_entries("fmlp-rec", "fmlp_rec", "learnable filters over the frequencies of the history"),
     *_entries("lightgcn", "light_gcn", "vectors smoothed over the graph of users and items", "torch_geometric"),
 )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from beamtree.baselines.neural.query_model import EACH_HISTORY, Encoder, QueryModel, QuerySettings, learn_queries
+from beamtree.baselines.neural.query_model import EACH_HISTORY, QueryModel, QuerySettings, learn_queries
 from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED
 from beamtree.baselines.neural.task import Task
 from beamtree.baselines.protocol import Budget
@@ -34,7 +34,7 @@ published = FmlpRecSettings(
 tuned = FmlpRecSettings(name="fmlp-rec", recipe=TUNED, width=64, layers=2, hidden=256, negatives="auto", dropout=0.2)
 
 
-class FilterEncoder(Encoder):
+class FilterEncoder(nn.Module):
     """Places are added to the items, then come the filter blocks; the last position is what comes next."""
 
     def __init__(self, width: int, *, hidden: int, layers: int, history_length: int) -> None:
@@ -45,8 +45,8 @@ class FilterEncoder(Encoder):
             FilterBlock(width, hidden=hidden, history_length=history_length) for _ in range(layers)
         )
 
-    def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
-        """As `Encoder.encode`."""
+    def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
+        """As `Encoder.expectation`."""
         hidden = dropout(self.norm(vectors * present.unsqueeze(-1) + self.places))
         for number, block in enumerate(self.blocks, start=1):
             hidden = block(hidden, last=1 if number == len(self.blocks) else hidden.shape[1], dropout=dropout)

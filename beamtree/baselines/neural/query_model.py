@@ -8,7 +8,7 @@ reads a history for each target.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -27,8 +27,10 @@ from beamtree.evaluation.answers import ScoredItems, ScoresHistories
 from beamtree.fitting.computation import learning_device
 from beamtree.model.embedding_init import start_near
 from beamtree.model.item_softmax import item_softmax_loss, look_up
+from beamtree.model.next_item import HISTORIES_AT_A_TIME
+from beamtree.model.packing import Packing
 from beamtree.model.proposal import Proposal
-from beamtree.model.sequence_encoder import HISTORIES_AT_A_TIME, Dropout, drop_out, initialise, keep
+from beamtree.model.sequence_encoder import Dropout, SequenceEncoder, drop_out, initialise, keep
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.module_learner import BatchPart, ModuleLearner
 from beamtree.training.randomness import torch_generator
@@ -37,21 +39,12 @@ from beamtree.training.windows import TrainingWindows, WindowBatch
 from beamtree.types import Float32Array, Int32Array, Int64Array
 
 
-class Encoder(nn.Module):
-    """What makes a vector of a history."""
+class Encoder(Protocol):
+    """What makes a vector of a history, a module."""
 
-    def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
-        """(rows, width) from vectors (rows, positions, width), oldest first; present: (rows, positions), False for
-        padding, which stands in front."""
-        raise NotImplementedError
-
-
-class CausalEncoder(Encoder):
-    """One that says at every position of a sequence what comes next."""
-
-    def encode_everywhere(self, vectors: Tensor, *, lengths: Int64Array, dropout: Dropout) -> Tensor:
-        """(positions, width) from vectors (positions, width) of sequences laid end to end; lengths: (sequences,)."""
-        raise NotImplementedError
+    def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
+        """As `SequenceEncoder.expectation`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +103,7 @@ class QueryModel(nn.Module):
             rows = slice(first, first + HISTORIES_AT_A_TIME)
             latest = np.ascontiguousarray(histories[rows, -self.history_length :])
             read = torch.from_numpy(latest).to(self.items.device, torch.int64)
-            encoded = self.encoder.encode(look_up(read, self.items), present=read >= 0, dropout=keep)
+            encoded = self.encoder.expectation(look_up(read, self.items), present=read >= 0, dropout=keep)
             found[rows] = encoded.cpu().numpy()
         return found
 
@@ -199,7 +192,7 @@ def _prefix_loss(model: QueryModel, batch: Batch, proposal: Proposal, generator:
         model.items,
         histories,
         batch.targets,
-        encode=partial(model.encoder.encode, present=present, dropout=model.dropout(generator)),
+        encode=partial(model.encoder.expectation, present=present, dropout=model.dropout(generator)),
         negatives=model.negatives,
         proposal=proposal,
         generator=generator,
@@ -222,12 +215,13 @@ def _window_instances(dataset: Dataset, split: Split, **reading: Any) -> Trainin
 
 
 def _window_loss(model: QueryModel, batch: WindowBatch, proposal: Proposal, generator: torch.Generator) -> Tensor:
-    assert isinstance(model.encoder, CausalEncoder)
+    assert isinstance(model.encoder, SequenceEncoder)
+    packing = Packing(batch.lengths, device=model.items.device)
     return item_softmax_loss(
         model.items,
         batch.inputs,
         batch.targets,
-        encode=partial(model.encoder.encode_everywhere, lengths=batch.lengths, dropout=model.dropout(generator)),
+        encode=partial(model.encoder.packed, packing=packing, dropout=model.dropout(generator)),
         negatives=model.negatives,
         proposal=proposal,
         generator=generator,

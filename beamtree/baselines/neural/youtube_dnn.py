@@ -11,7 +11,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
-from beamtree.baselines.neural.query_model import EACH_HISTORY, Encoder, QueryModel, QuerySettings, learn_queries
+from beamtree.baselines.neural.query_model import EACH_HISTORY, QueryModel, QuerySettings, learn_queries
 from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED
 from beamtree.baselines.neural.task import Task
 from beamtree.baselines.protocol import Budget
@@ -33,15 +33,15 @@ published = YoutubeDnnSettings(
 tuned = YoutubeDnnSettings(name="youtube-dnn", recipe=TUNED, width=64, layers=(256, 128), negatives="auto", dropout=0.1)
 
 
-class MeanEncoder(Encoder):
+class MeanEncoder(nn.Module):
     """The mean of the history, then linear layers with ReLU between them."""
 
     def __init__(self, width: int, *, layers: tuple[int, ...]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(*sizes) for sizes in pairwise((width, *layers, width)))
 
-    def encode(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
-        """As `Encoder.encode`."""
+    def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
+        """As `Encoder.expectation`."""
         total = (vectors * present.unsqueeze(-1)).sum(dim=1)
         hidden = dropout(total / present.sum(dim=1, keepdim=True).clamp(min=1))
         for layer in self.layers[:-1]:

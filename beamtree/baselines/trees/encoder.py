@@ -1,9 +1,9 @@
 """SASRec within a share of the budget: the estimator of rectified labels, and JTR's encoder of queries."""
 
-from beamtree.baselines.encoder import with_positions, with_positions_for
+from beamtree.baselines.encoder import with_encoder, with_positions, with_positions_for
 from beamtree.baselines.trees.run import TreeRun
 from beamtree.fitting.estimator import train_estimator
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.storage import replace_text
 
 ENCODER_SHARE = 0.4
@@ -11,13 +11,13 @@ ENCODER_SHARE = 0.4
 PLANNED = "encoder-positions.txt"
 
 
-def train_encoder(run: TreeRun) -> SasRec:
+def train_encoder(run: TreeRun) -> NextItemModel:
     """SASRec with the comparison's settings, as far as `ENCODER_SHARE` of the time that is left allows.
 
     Found again in the budget's directory where it was trained before; how many positions fitted into the time then is
     kept in the run's folder.
     """
-    config, budget = run.config, run.budget
+    config, budget = with_encoder(run.config, "self-attention"), run.budget
     kept = None if run.directory is None else run.directory / PLANNED
     if kept is not None and kept.is_file():
         config = with_positions(config, int(kept.read_text(encoding="utf-8")))

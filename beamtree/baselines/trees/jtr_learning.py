@@ -15,7 +15,7 @@ from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.run import TreeRun
 from beamtree.config import MAX_EPOCHS
 from beamtree.evaluation.protocol import evaluate
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.checkpoint import Arrays, Checkpoint, copied, load_checkpoint, save_checkpoint
 from beamtree.training.module_arrays import load_module_arrays, module_arrays
 from beamtree.training.module_learner import ModuleLearner
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 def learn_jtr(
-    run: TreeRun, encoder: SasRec, *, branching: int, max_bucket: int, negatives: int, beam_width: int
+    run: TreeRun, encoder: NextItemModel, *, branching: int, max_bucket: int, negatives: int, beam_width: int
 ) -> JtrIndex:
     """The index of the best round; the encoder is learned on. Kept in the run's folder, and found there again."""
     generator = numpy_generator(run.budget.seed, "leaves")

@@ -7,7 +7,7 @@ from torch.nn.functional import embedding
 
 from beamtree.baselines.trees.bucket_tree import BucketTree
 from beamtree.baselines.trees.node_loss import numpy_stream
-from beamtree.model.sequence_encoder import SasRec
+from beamtree.model.next_item import NextItemModel
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 
@@ -15,7 +15,7 @@ from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 class JtrModel(nn.Module):
     """The encoder with its items, and a vector for each node, level by level: tables (nodes, width)."""
 
-    def __init__(self, encoder: SasRec, centres: list[Float32Array]) -> None:
+    def __init__(self, encoder: NextItemModel, centres: list[Float32Array]) -> None:
         super().__init__()
         self.encoder = encoder
         self.levels = nn.ParameterList(torch.from_numpy(of_level.copy()) for of_level in centres)

@@ -49,4 +49,10 @@ BEAMTREE_INLINE Floats error_function(Floats x) {
 // x times the share of a standard normal distribution that lies below x.
 BEAMTREE_INLINE Floats gelu(Floats x) { return 0.5f * x * (1.0f + error_function(x * 0.70710678118654752f)); }
 
+// 1 / (1 + e^-x), to about 1e-7; the bound keeps the power finite and the result at 0 to the last bit but a few.
+BEAMTREE_INLINE Floats logistic(Floats x) { return 1.0f / (1.0f + exponential(smaller(-x, splat(80.0f)))); }
+
+// tanh(x), to about 1e-7.
+BEAMTREE_INLINE Floats hyperbolic_tangent(Floats x) { return 2.0f * logistic(2.0f * x) - 1.0f; }
+
 }  // namespace beamtree

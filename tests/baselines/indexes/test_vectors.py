@@ -8,7 +8,7 @@ import numpy as np
 from beamtree.baselines.indexes.din_vectors import MeanOfHistory, din_vectors
 from beamtree.baselines.indexes.sasrec_vectors import sasrec_vectors
 from beamtree.baselines.indexes.vectors import training_queries
-from beamtree.baselines.sasrec import SasRec
+from beamtree.baselines.next_item import SASREC
 from beamtree.data.requests import Requests
 from beamtree.training.events import Event
 from beamtree.types import Float32Array
@@ -67,7 +67,7 @@ def test_exact_search_of_sasrec_vectors_is_sasrec(tmp_path: Path) -> None:
     given = replace(BUDGET, directory=tmp_path)
     source = sasrec_vectors(dataset, whole(dataset), budget=given)
     requests = ask([0, 1], [7, 9, 8], [])
-    scores = SasRec().fit(dataset, whole(dataset), budget=given).score(requests)
+    scores = SASREC.fit(dataset, whole(dataset), budget=given).score(requests)
     np.testing.assert_allclose(source.queries(requests) @ source.item_vectors.T, scores, rtol=1e-4, atol=1e-5)
 
 

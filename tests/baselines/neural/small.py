@@ -19,6 +19,10 @@ MODULES: dict[str, ModuleType] = {
 }
 
 
+NAMES = [name if hasattr(module, "tuned") else f"{name}-published" for name, module in MODULES.items()]
+"""One of each, with our options where there is such a one."""
+
+
 def quick(name: str, **recipe: Any) -> Any:
     """The tuned settings of a system, or with -published at the end the others, for logs of some hundred rows."""
     module = MODULES[name.removesuffix("-published")]

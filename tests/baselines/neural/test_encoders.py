@@ -5,30 +5,33 @@ import pytest
 import torch
 
 from beamtree.baselines.neural.fmlp_rec import FilterBlock, FilterEncoder
-from beamtree.baselines.neural.gru4rec import GruEncoder
-from beamtree.baselines.neural.query_model import Encoder
 from beamtree.baselines.neural.youtube_dnn import MeanEncoder
+from beamtree.model.packing import Packing
+from beamtree.model.recurrent import Recurrent
 from beamtree.model.sequence_encoder import initialise, keep
 
 WIDTH, LENGTH = 4, 6
 
 
-def fresh(encoder: Encoder) -> Encoder:
+AnyEncoder = MeanEncoder | FilterEncoder | Recurrent
+
+
+def fresh(encoder: AnyEncoder) -> AnyEncoder:
     initialise(encoder, torch.Generator().manual_seed(0))
     return encoder.eval()
 
 
 ENCODERS = {
     "mean": fresh(MeanEncoder(WIDTH, layers=(8, 5))),
-    "gru": fresh(GruEncoder(WIDTH, hidden=5, layers=2)),
+    "gru": fresh(Recurrent(WIDTH, hidden=5, layers=2, history_length=LENGTH)),
     "filter": fresh(FilterEncoder(WIDTH, hidden=8, layers=2, history_length=LENGTH)),
 }
 
 
-def encode(encoder: Encoder, vectors: torch.Tensor, *, lengths: list[int]) -> torch.Tensor:
+def encode(encoder: AnyEncoder, vectors: torch.Tensor, *, lengths: list[int]) -> torch.Tensor:
     present = torch.arange(LENGTH) >= LENGTH - torch.tensor(lengths).unsqueeze(1)
     with torch.no_grad():
-        return encoder.encode(vectors, present=present, dropout=keep)
+        return encoder.expectation(vectors, present=present, dropout=keep)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -56,12 +59,12 @@ def test_every_item_counts_and_only_a_mean_forgets_the_order(name: str) -> None:
 
 def test_recurrent_layers_say_the_same_everywhere_as_at_the_end() -> None:
     encoder = ENCODERS["gru"]
-    assert isinstance(encoder, GruEncoder)
+    assert isinstance(encoder, Recurrent)
     generator = torch.Generator().manual_seed(2)
     lengths = np.array([2, 3, LENGTH])
     flat = torch.randn(int(lengths.sum()), WIDTH, generator=generator)
     with torch.no_grad():
-        everywhere = encoder.encode_everywhere(flat, lengths=lengths, dropout=keep)
+        everywhere = encoder.packed(flat, packing=Packing(lengths, device=flat.device), dropout=keep)
     start = 0
     for length in lengths.tolist():
         for end in range(1, length + 1):

@@ -18,7 +18,7 @@ from beamtree.training.events import Event, StepDone
 from beamtree.training.module_arrays import module_arrays
 from beamtree.training.module_learner import ModuleLearner
 from beamtree.training.trainer import Trainer
-from tests.baselines.neural.small import MODULES, quick, train
+from tests.baselines.neural.small import NAMES, quick, train
 from tests.baselines.small_logs import budget, halves
 from tests.baselines.test_contract import cycling
 from tests.small import assert_same_bytes
@@ -89,7 +89,7 @@ def test_without_validation_users_the_first_rate_is_taken_untried() -> None:
     assert learners(events) == ["youtube-dnn"]
 
 
-@pytest.mark.parametrize("name", list(MODULES))
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_found_again(tmp_path: Path, name: str) -> None:
     if name == "lightgcn":
         pytest.importorskip("torch_geometric")
@@ -109,7 +109,7 @@ def test_it_is_found_again(tmp_path: Path, name: str) -> None:
     assert len(events) > heard, "so are other seconds"
 
 
-@pytest.mark.parametrize("name", list(MODULES))
+@pytest.mark.parametrize("name", NAMES)
 def test_stopped_at_any_step_it_goes_on_to_the_same_bytes(tmp_path: Path, name: str) -> None:
     """Some of the stops are in trials, the last one is in the training."""
     if name == "lightgcn":

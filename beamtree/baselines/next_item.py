@@ -1,10 +1,13 @@
-"""SASRec alone, and with what was counted: the encoder that also rectifies labels. Needs torch."""
+"""SASRec and GRU4Rec, alone and with what was counted: the encoders that the tower is built from. Needs torch."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from beamtree.baselines.item_to_item import count_transitions
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.tuning import choose
+from beamtree.config import EncoderKind
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
@@ -15,26 +18,35 @@ SHARES = (0.3, 0.0, 0.1, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """What of the score is counted, to choose from."""
 
 
-class SasRec:
-    """Every item scored by SASRec, which is trained with the settings of the section `estimator`."""
+@dataclass(frozen=True)
+class NextItem:
+    """Every item scored by a sequence encoder, which is trained with the settings of the section `estimator`."""
 
-    name = "sasrec"
+    name: str
+    encoder: EncoderKind
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
         """As `Baseline.fit`; found again in the budget's directory where it was trained before."""
         from beamtree.baselines.encoder import trained_encoder
 
-        return scored_by(trained_encoder(dataset, split, budget=budget), num_items=len(dataset.items))
+        trained = trained_encoder(self.encoder, dataset, split, budget=budget)
+        return scored_by(trained, num_items=len(dataset.items))
 
 
-class SasRecWithItemToItem:
-    """A weighed mean of SASRec's and item-to-item's scores, each standardised over the items for every request."""
+@dataclass(frozen=True)
+class WithItemToItem:
+    """A weighed mean of an encoder's and item-to-item's scores, each standardised over the items for every request."""
 
-    name = "sasrec-item-to-item"
+    learned: NextItem
+
+    @property
+    def name(self) -> str:
+        """As in the registry."""
+        return f"{self.learned.name}-item-to-item"
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
         """As `Baseline.fit`."""
-        learned, counted = SasRec().fit(dataset, split, budget=budget).score, count_transitions(dataset, split)
+        learned, counted = self.learned.fit(dataset, split, budget=budget).score, count_transitions(dataset, split)
         num_items = len(dataset.items)
 
         def mixed(share: float) -> ScoredItems:
@@ -47,8 +59,8 @@ class SasRecWithItemToItem:
         return choose(SHARES, mixed, dataset, split, name=self.name, budget=budget)
 
 
-SASREC_SYSTEMS = (SasRec.name, SasRecWithItemToItem.name)
-"""Baselines that train SASRec, with the settings of the section `estimator`."""
+SASREC = NextItem("sasrec", "self-attention")
+GRU4REC = NextItem("gru4rec", "gru")
 
 
 def _standardised(scores: Float32Array) -> Float32Array:

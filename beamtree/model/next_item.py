@@ -1,0 +1,127 @@
+"""A model of the next item: a table of items and a sequence encoder, learned to tell what comes next from all else.
+
+It is the estimator of rectified labels, and what the tower of the score is built from. With self-attention this is
+SASRec, with a recurrent network GRU4Rec.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from beamtree.config import EstimatorSettings
+from beamtree.model.encoders import make_encoder
+from beamtree.model.features import FeatureVectors
+from beamtree.model.item_softmax import item_softmax_loss, look_up
+from beamtree.model.packing import Packing
+from beamtree.model.proposal import Proposal
+from beamtree.model.sequence_encoder import drop_out, initialise, keep
+from beamtree.types import Float32Array, Int32Array, Int64Array
+
+HISTORIES_AT_A_TIME = 512
+"""Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
+
+
+class NextItemModel(nn.Module):
+    """The history encoded; an item's score is the inner product of its own embedding with the result.
+
+    content: what features add to the items' embeddings; None where they have none.
+    """
+
+    def __init__(
+        self,
+        settings: EstimatorSettings,
+        *,
+        num_items: int,
+        history_length: int,
+        generator: torch.Generator,
+        content: FeatureVectors | None = None,
+    ) -> None:
+        super().__init__()
+        self.history_length = history_length
+        self.items = nn.Parameter(torch.empty(num_items, settings.width))
+        self.encoder = make_encoder(settings, history_length=history_length)
+        self.dropout = settings.dropout
+        self.negatives = settings.negatives_of(num_items)
+        initialise(self, generator)
+        self.content = content
+
+    def loss(
+        self,
+        inputs: Int32Array,
+        targets: Int32Array,
+        *,
+        lengths: Int64Array,
+        proposal: Proposal,
+        generator: torch.Generator,
+        seen_count: bool = True,
+    ) -> Tensor:
+        """Mean cross-entropy of the targets over all items or a sample.
+
+        inputs: (positions,), histories laid end to end; targets: (positions, targets), which share the position evenly,
+        -1 = none, except the first; lengths: (histories,). proposal: where a sample is drawn from; generator: for it
+        and for dropout, on the model's device. seen_count: whether targets are told from the position's own history
+        too, as far as they are not in it themselves.
+        """
+        packing = Packing(lengths, device=self.items.device)
+        dropout = keep
+        if self.training and self.dropout > 0.0:
+            dropout = partial(drop_out, share=self.dropout, generator=generator)
+        return item_softmax_loss(
+            self.items,
+            inputs,
+            targets,
+            encode=partial(self.encoder.packed, packing=packing, dropout=dropout),
+            left_out=None if seen_count else packing.latest,
+            negatives=self.negatives,
+            proposal=proposal,
+            generator=generator,
+            content=self.content,
+        )
+
+    @property
+    def sparse_tables(self) -> tuple[str, ...]:
+        """Names of the parameters of whose rows a loss reads only those that it meets."""
+        return () if self.negatives is None else ("items",)
+
+    @torch.no_grad()
+    def scores(self, histories: Int32Array) -> Float32Array:
+        """Scores (histories, items); a history shorter than `history_length` is padded in front with -1."""
+        table = self.table()
+        scores = np.empty((len(histories), len(table)), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            scores[rows] = (expected @ table.T).cpu().numpy()
+        return scores
+
+    @torch.no_grad()
+    def expectations(self, histories: Int32Array) -> Float32Array:
+        """What comes after each history (histories, width), padded as for `scores`."""
+        expectations = np.empty((len(histories), self.items.shape[1]), dtype=np.float32)
+        for rows, expected in self._expectations(histories):
+            expectations[rows] = expected.cpu().numpy()
+        return expectations
+
+    def _expectations(self, histories: Int32Array) -> Iterator[tuple[slice, Tensor]]:
+        """Some rows of the histories at a time, and what comes after each of these (rows, width)."""
+        was_training, table = self.training, self.table()
+        self.eval()
+        try:
+            for first in range(0, len(histories), HISTORIES_AT_A_TIME):
+                rows = slice(first, first + HISTORIES_AT_A_TIME)
+                latest = np.ascontiguousarray(histories[rows, -self.history_length :])
+                part = torch.from_numpy(latest).to(self.items.device, torch.int64)
+                # All of one width, whatever their lengths: a row's last bits must not depend on the rows beside it.
+                yield rows, self.encoder.expectation(look_up(part, table), present=part >= 0)
+        finally:
+            self.train(was_training)
+
+    def table(self) -> Tensor:
+        """The vectors of all items (items, width), what their features add included."""
+        return self.items if self.content is None else self.items + self.content()
+
+    def item_vectors(self) -> Float32Array:
+        """The same as an array, without a gradient."""
+        result: Float32Array = self.table().detach().cpu().numpy()
+        return result

@@ -1,0 +1,153 @@
+// GRU4Rec's encoder: from the vectors of a history to the one of what comes next.
+//
+// A state that each item changes through gates, layer upon layer, and a projection of the last one. What the gates take from
+// the items is one product of matrices for all positions; what they take from the state is a product of a row with a matrix
+// at each of them, which streams through the matrix: that is the cost.
+#pragma once
+
+#include <vector>
+
+#include "linear.hpp"
+
+namespace beamtree {
+
+// The weights as they arrive: row-major, output by input; outputs are the gates reset, update and new state.
+struct RawRecurrentLayer {
+    RawLinear from_input;  // (3 hidden, inputs)
+    RawLinear from_state;  // (3 hidden, hidden)
+};
+
+struct RecurrentSizes {
+    index_t width;           // of vectors
+    index_t hidden;          // of a state
+    index_t history_length;  // so many of the latest items are read
+};
+
+// What it writes to on its way; kept, because it would cost to allocate.
+struct RecurrentScratch {
+    Matrix<float> inputs;     // (positions, width or hidden): what a layer reads, and the states that it leaves
+    Matrix<float> projected;  // (positions, 3 hidden)
+    Matrix<float> state;      // (1, hidden)
+    Buffer<float> gates;      // (3 hidden,)
+
+    static RecurrentScratch& of_this_thread() {
+        static thread_local RecurrentScratch scratch;
+        return scratch;
+    }
+};
+
+class RecurrentLayer {
+   public:
+    RecurrentLayer(const RawRecurrentLayer& raw, index_t inputs, index_t hidden)
+        : inputs_(inputs), hidden_(hidden), padded_(round_up(hidden, lanes<float>)) {
+        from_input_.allocate(inputs, 3 * padded_);
+        from_state_.allocate(hidden, 3 * padded_);
+        input_bias_.zeroed(3 * padded_);
+        state_bias_.zeroed(padded_);
+        for (index_t gate = 0; gate < 3; ++gate) {
+            const index_t column = gate * padded_, row = gate * hidden;
+            transpose(from_input_.row(0) + column, from_input_.stride, raw.from_input.weight + row * inputs, inputs, hidden,
+                      inputs);
+            transpose(from_state_.row(0) + column, from_state_.stride, raw.from_state.weight + row * hidden, hidden, hidden,
+                      hidden);
+            for (index_t i = 0; i < hidden; ++i) {
+                input_bias_[column + i] = raw.from_input.bias[row + i];
+                // The reset gate multiplies what the new state takes from the old one, its bias included.
+                if (gate < 2) input_bias_[column + i] += raw.from_state.bias[row + i];
+                else state_bias_[i] = raw.from_state.bias[row + i];
+            }
+        }
+    }
+
+    // The states after each of the inputs take their places; that after the last one stays in `state`.
+    void apply(RecurrentScratch& at, index_t positions) const {
+        at.projected.reserve(positions, 3 * padded_);
+        multiply<Layout::by_rows, Start::column_bias>(at.projected.row(0), at.projected.stride, at.inputs.row(0),
+                                                      at.inputs.stride, from_input_.row(0), from_input_.stride, positions,
+                                                      inputs_, 3 * padded_, input_bias_.data());
+        at.state.reserve(1, padded_);
+        at.gates.resize(3 * padded_);
+        float* state = at.state.row(0);
+        std::fill(state, state + padded_, 0.0f);
+        for (index_t i = 0; i < positions; ++i) {
+            if (i == 0) std::fill_n(at.gates.data(), 3 * padded_, 0.0f);
+            else add_up(state, at.gates.data());
+            advance(at.projected.row(i), at.gates.data(), state);
+            std::copy_n(state, padded_, at.inputs.row(i));
+        }
+    }
+
+   private:
+    // Columns that are summed at a time: their sums, and one number of the state, fit the registers.
+    static constexpr int vectors_at_a_time = 12;
+
+    // gates (3 hidden,) = state (hidden,) times from_state.
+    void add_up(const float* state, float* gates) const {
+        const index_t vectors = 3 * padded_ / lanes<float>;
+        index_t first = 0;
+        for (; vectors - first >= vectors_at_a_time; first += vectors_at_a_time)
+            add_up_columns<vectors_at_a_time>(state, gates, first * lanes<float>);
+        for (; first < vectors; first += 3) add_up_columns<3>(state, gates, first * lanes<float>);
+    }
+
+    template <int V>
+    void add_up_columns(const float* state, float* gates, index_t column) const {
+        Floats sum[V]{};
+        const float* row = from_state_.row(0) + column;
+        for (index_t j = 0; j < hidden_; ++j, row += from_state_.stride) {
+            const Floats number = splat(state[j]);
+#pragma GCC unroll 12
+            for (int v = 0; v < V; ++v) multiply_add(sum[v], number, load(row + v * lanes<float>));
+        }
+#pragma GCC unroll 12
+        for (int v = 0; v < V; ++v) store(gates + column + v * lanes<float>, sum[v]);
+    }
+
+    // projected: what the gates take from an item; gates: what they take from the state before it.
+    void advance(const float* projected, const float* gates, float* state) const {
+        for (index_t j = 0; j < padded_; j += lanes<float>) {
+            const Floats reset = logistic(load(projected + j) + load(gates + j));
+            const Floats update = logistic(load(projected + padded_ + j) + load(gates + padded_ + j));
+            const Floats from_state = load(gates + 2 * padded_ + j) + load(state_bias_.data() + j);
+            const Floats proposed = hyperbolic_tangent(load(projected + 2 * padded_ + j) + reset * from_state);
+            store(state + j, proposed + update * (load(state + j) - proposed));
+        }
+    }
+
+    index_t inputs_, hidden_, padded_;
+    Matrix<float> from_input_;  // (inputs, 3 hidden), each gate up to whole vectors
+    Matrix<float> from_state_;  // (hidden, 3 hidden), likewise
+    Buffer<float> input_bias_;  // (3 hidden,), likewise
+    Buffer<float> state_bias_;  // (hidden,)
+};
+
+struct Recurrent {
+    index_t width = 0;
+    index_t history_length = 0;  // so many of the latest items are read
+    std::vector<RecurrentLayer> layers;
+    Linear project;
+
+    Recurrent(const RecurrentSizes& sizes, const std::vector<RawRecurrentLayer>& raw_layers, const RawLinear& raw_project)
+        : width(sizes.width), history_length(sizes.history_length), project(raw_project, sizes.hidden, sizes.width),
+          hidden_(sizes.hidden) {
+        for (const RawRecurrentLayer& layer : raw_layers)
+            layers.emplace_back(layer, layers.empty() ? sizes.width : sizes.hidden, sizes.hidden);
+    }
+
+    // As SelfAttention::encode; no items leave the state at zero.
+    template <class CopyRow>
+    void encode(index_t items, CopyRow&& copy_row, float* out) const {
+        RecurrentScratch& at = RecurrentScratch::of_this_thread();
+        at.inputs.reserve(std::max<index_t>(items, 1), round_up(std::max(width, hidden_), lanes<float>));
+        for (index_t i = 0; i < items; ++i) copy_row(i, at.inputs.row(i));
+        at.state.allocate(1, hidden_);
+        if (items > 0)
+            for (const RecurrentLayer& layer : layers) layer.apply(at, items);
+        project.apply(at.state.row(0), out);
+    }
+
+   private:
+    index_t hidden_;
+};
+
+}  // namespace beamtree

@@ -6,6 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.layer_norm_graph import layer_norm
 from beamtree.native.encoder_arrays import GATES, RecurrentSizes
 
 UPDATE_RESET_NEW = (1, 0, 2)
@@ -25,7 +26,8 @@ class RecurrentGraph:
         graph = self._graph
         # Absent items are left out. A row that is not read stands at the end: there is one, even if all are absent.
         nothing = graph.constant("tower_nothing", np.zeros((1, self._sizes.width), dtype=np.float32))
-        read = graph.apply("Concat", graph.apply("Compress", vectors, present, axis=0), nothing, axis=0)
+        items = graph.apply("Compress", vectors, present, axis=0)
+        read = self._normalised(graph.apply("Concat", items, nothing, axis=0), "input_norm")
         ones = graph.apply("Cast", present, to=TensorProto.INT32)
         count = graph.apply("ReduceSum", ones, graph.integers(0), keepdims=1)
         at_least_one = graph.apply("Max", count, graph.constant("tower_one", np.array([1], dtype=np.int32)))
@@ -48,14 +50,21 @@ class RecurrentGraph:
         is_any = graph.apply("Cast", graph.apply("Min", count, at_least_one), to=TensorProto.BOOL)
         empty = graph.constant("tower_empty", np.zeros((1, self._sizes.hidden), dtype=np.float32))
         known = graph.apply("Where", is_any, state, empty)
-        weight, bias = (self._array(f"project.{kind}") for kind in ("weight", "bias"))
-        return graph.apply(
-            "Gemm",
-            known,
-            graph.constant("tower_project_weight", weight),
-            graph.constant("tower_project_bias", bias),
-            transB=1,
+        step = graph.apply("Gemm", known, *self._linear("project"), transB=1)
+        # The latest item is the last one behind that of nothing.
+        behind = graph.apply("Concat", nothing, items, axis=0)
+        latest = graph.apply("Slice", behind, graph.integers(-1), graph.integers(2**31))
+        return self._normalised(graph.apply("Add", latest, step), "final_norm")
+
+    def _normalised(self, rows: str, name: str) -> str:
+        return layer_norm(self._graph, rows, *self._linear(name))
+
+    def _linear(self, name: str) -> tuple[str, str]:
+        """Weight and bias."""
+        weight, bias = (
+            self._graph.constant(f"tower_{name}_{kind}", self._array(f"{name}.{kind}")) for kind in ("weight", "bias")
         )
+        return weight, bias
 
     def _gates(self, name: str) -> str:
         """A matrix of all gates as ONNX wants it, (1, gates, inputs)."""

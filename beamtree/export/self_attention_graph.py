@@ -7,7 +7,7 @@ import numpy as np
 from onnx import TensorProto
 
 from beamtree.export.graph import AnyArray, GraphBuilder
-from beamtree.model.normalisation import LAYER_NORM_EPSILON
+from beamtree.export.layer_norm_graph import layer_norm
 from beamtree.native.encoder_arrays import SelfAttentionSizes
 
 
@@ -29,12 +29,12 @@ class SelfAttentionGraph:
             hidden = self._block(hidden, f"layers.{layer}", present=present, last=self._length)
         # Of the last block only the latest position is asked.
         hidden = self._block(hidden, f"layers.{self._layers - 1}", present=present, last=1)
-        return self._normalise(hidden, "final_norm")
+        return self._normalised(hidden, "final_norm")
 
     def _block(self, hidden: str, name: str, *, present: str, last: int) -> str:
         """The `last` rows (last, width) of a block over hidden (positions, width); present: (positions,)."""
         graph, attention = self._graph, f"{name}.queries_keys_values"
-        normalised = self._normalise(hidden, f"{name}.attention_norm")
+        normalised = self._normalised(hidden, f"{name}.attention_norm")
         asked, asking = (self._latest(rows, last) for rows in (hidden, normalised))
         scale = (self._width // self._heads) ** -0.5
         queries = self._heads_of(self._linear(asking, attention, third=0, scale=scale), axes=[1, 0, 2])
@@ -45,7 +45,7 @@ class SelfAttentionGraph:
         attended = graph.apply("Transpose", graph.apply("MatMul", shares, values), perm=[1, 0, 2])
         flat = graph.apply("Reshape", attended, graph.integers(-1, self._width))
         hidden = graph.apply("Add", asked, self._linear(flat, f"{name}.merge"))
-        widened = self._linear(self._normalise(hidden, f"{name}.network_norm"), f"{name}.widen")
+        widened = self._linear(self._normalised(hidden, f"{name}.network_norm"), f"{name}.widen")
         return graph.apply("Add", hidden, self._linear(self._gelu(widened), f"{name}.narrow"))
 
     def _heads_of(self, rows: str, *, axes: list[int]) -> str:
@@ -71,12 +71,8 @@ class SelfAttentionGraph:
         by_place = graph.constant(f"tower_{name}.recency", by_age)
         return graph.apply("Where", visible, by_place, self._number("hidden", -math.inf))
 
-    def _normalise(self, rows: str, name: str) -> str:
-        """Layer norm; the mean is taken away first, because runtimes subtract its square from the mean of squares."""
-        graph = self._graph
-        centred = graph.apply("Sub", rows, graph.apply("ReduceMean", rows, axes=[1], keepdims=1))
-        weight, bias = self._constant(f"{name}.weight"), self._constant(f"{name}.bias")
-        return graph.apply("LayerNormalization", centred, weight, bias, epsilon=LAYER_NORM_EPSILON)
+    def _normalised(self, rows: str, name: str) -> str:
+        return layer_norm(self._graph, rows, *(self._constant(f"{name}.{kind}") for kind in ("weight", "bias")))
 
     def _linear(self, rows: str, name: str, *, third: int | None = None, scale: float = 1.0) -> str:
         """Rows (n, inputs) through a linear layer, or through a third of its outputs, times a scale."""

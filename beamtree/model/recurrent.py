@@ -10,25 +10,29 @@ from beamtree.model.sequence_encoder import Dropout, SequenceEncoder, keep
 
 
 class Recurrent(SequenceEncoder):
-    """A state that each item of the history changes, through gates; what comes next is a projection of the last one.
+    """A state that each item of the history changes, through gates; its projection moves us on from the latest item.
 
-    hidden: size of the state; layers: the states of one are what the next one reads. An empty history has the state 0.
+    What comes next is the vector of the latest item plus the projected state, normalised. If little is known, this is
+    what goes with the latest item. hidden: size of the state; layers: the states of one are what the next one reads. An
+    empty history has the state 0, and no item.
     """
 
     def __init__(self, width: int, *, hidden: int, layers: int, history_length: int) -> None:
         super().__init__()
         self.width, self.history_length = width, history_length
+        self.input_norm: nn.Module = nn.LayerNorm(width)
         self.gru = nn.GRU(width, hidden, num_layers=layers, batch_first=True)
         self.project = nn.Linear(hidden, width)
+        self.final_norm: nn.Module = nn.LayerNorm(width)
         # No weight has the size of a history, and whoever reads the stored state must know it.
         self.register_buffer("length", torch.tensor(history_length))
 
     def packed(self, vectors: Tensor, *, packing: Packing, dropout: Dropout = keep) -> Tensor:
         """As `SequenceEncoder.packed`."""
-        by_place = functional.embedding(packing.by_place, dropout(vectors))
-        states = self.gru(PackedSequence(by_place, packing.reaching))[0].data
-        encoded: Tensor = self.project(dropout(states))
-        return functional.embedding(packing.back, encoded)
+        by_place = functional.embedding(packing.by_place, vectors)
+        read = dropout(self.input_norm(by_place))
+        states = self.gru(PackedSequence(read, packing.reaching))[0].data
+        return functional.embedding(packing.back, self.encoded(by_place, states, dropout=dropout))
 
     def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout = keep) -> Tensor:
         """As `SequenceEncoder.expectation`."""
@@ -37,7 +41,16 @@ class Recurrent(SequenceEncoder):
         # A recurrent network would read padding in front, so histories are moved to where they begin at 0.
         places = torch.arange(positions, device=vectors.device) + (positions - lengths).unsqueeze(1)
         moved = vectors.gather(1, places.clamp(max=positions - 1).unsqueeze(-1).expand_as(vectors))
-        states, _ = self.gru(dropout(moved))
-        last = states[torch.arange(rows, device=vectors.device), (lengths - 1).clamp(min=0)]
-        encoded: Tensor = self.project(dropout(last * (lengths > 0).unsqueeze(1)))
+        states, _ = self.gru(dropout(self.input_norm(moved)))
+        row, last, is_any = torch.arange(rows, device=vectors.device), (lengths - 1).clamp(min=0), lengths > 0
+        # Not multiplied by 0: there may be anything in the place of an item that is absent.
+        latest, state = (
+            torch.where(is_any.unsqueeze(1), of_all[row, last], torch.zeros_like(of_all[:, 0]))
+            for of_all in (moved, states)
+        )
+        return self.encoded(latest, state, dropout=dropout)
+
+    def encoded(self, latest: Tensor, states: Tensor, *, dropout: Dropout) -> Tensor:
+        """(n, width) from the vectors of latest items (n, width) and the states after these (n, hidden)."""
+        encoded: Tensor = self.final_norm(latest + self.project(dropout(states)))
         return encoded

@@ -57,6 +57,9 @@ class RecurrentSizes:
 
     def shapes(self) -> Shapes:
         """Of all its numbers."""
+        for name in ("input_norm", "final_norm"):
+            yield f"encoder.{name}.weight", (self.width,)
+            yield f"encoder.{name}.bias", (self.width,)
         gates = GATES * self.hidden
         for layer in range(self.layers):
             inputs = self.width if layer == 0 else self.hidden

@@ -89,7 +89,7 @@ def test_random_sizes(tmp_path: Path, encoder: str, seed: int) -> None:
         tree=tree,
         seed=seed,
         model={"windows": (1,) * int(generator.integers(1, 15))},
-        width=heads * int(generator.integers(1, 6)),
+        width=heads * int(generator.integers(3, 8)),
         layers=layers,
         heads=heads,
         encoder=encoder,

@@ -143,8 +143,8 @@ struct RandomEncoders {
         attentive = std::make_unique<SequenceEncoder>(
             SelfAttention(SelfAttentionSizes{width, heads, history}, std::vector<RawBlock>(times, block), norm));
         recurrent = std::make_unique<SequenceEncoder>(
-            Recurrent(RecurrentSizes{width, 2 * width - 1, history},
-                      std::vector<RawRecurrentLayer>(times, RawRecurrentLayer{linear, linear}), linear));
+            Recurrent(RecurrentSizes{width, 2 * width - 1, history}, norm,
+                      std::vector<RawRecurrentLayer>(times, RawRecurrentLayer{linear, linear}), linear, norm));
     }
 };
 

@@ -7,6 +7,9 @@ items and a sampled one above, instead of the negatives of session-parallel batc
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor, nn
+
 from beamtree.baselines.neural.query_model import EVERY_POSITION, QueryModel, QuerySettings, learn_queries
 from beamtree.baselines.neural.recipe import AS_PUBLISHED
 from beamtree.baselines.neural.task import Task
@@ -14,6 +17,7 @@ from beamtree.baselines.protocol import Budget
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.model.recurrent import Recurrent
+from beamtree.model.sequence_encoder import Dropout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +33,22 @@ published = Gru4RecSettings(
 )
 
 
+class GruEncoder(Recurrent):
+    """Recurrent layers, and a projection of their last state: no norms, and nothing of the latest item itself."""
+
+    def __init__(self, width: int, *, hidden: int, layers: int, history_length: int) -> None:
+        super().__init__(width, hidden=hidden, layers=layers, history_length=history_length)
+        self.input_norm, self.final_norm = nn.Identity(), nn.Identity()
+
+    def encoded(self, latest: Tensor, states: Tensor, *, dropout: Dropout) -> Tensor:
+        """As `Recurrent.encoded`."""
+        return super().encoded(torch.zeros_like(latest), states, dropout=dropout)
+
+
 def train(settings: Gru4RecSettings, dataset: Dataset, split: Split, *, budget: Budget) -> Task[QueryModel]:
     """The network, learned or found."""
 
-    def make_encoder(history_length: int) -> Recurrent:
-        return Recurrent(settings.width, hidden=settings.hidden, layers=settings.layers, history_length=history_length)
+    def make_encoder(history_length: int) -> GruEncoder:
+        return GruEncoder(settings.width, hidden=settings.hidden, layers=settings.layers, history_length=history_length)
 
     return learn_queries(settings, make_encoder, EVERY_POSITION, dataset, split, budget=budget)

@@ -44,12 +44,6 @@ struct Linear {
         multiply<Layout::by_rows, start>(out.row(first_out), out.stride, in.row(first_in), in.stride, weight.row(0),
                                          weight.stride, rows, inputs, padded(), bias.data());
     }
-
-    // One row.
-    void apply(const float* in, float* out) const {
-        multiply<Layout::by_rows, Start::column_bias>(out, padded(), in, inputs, weight.row(0), weight.stride, 1, inputs,
-                                                      padded(), bias.data());
-    }
 };
 
 // Rows brought to mean 0 and variance 1, then scaled and moved; columns behind the width become zero.

@@ -1,7 +1,7 @@
 // GRU4Rec's encoder: from the vectors of a history to the one of what comes next.
 //
-// A state that each item changes through gates, layer upon layer, and a projection of the last one. What the gates take from
-// the items is one product of matrices for all positions; what they take from the state is a product of a row with a matrix
+// A state that each item changes through gates, layer upon layer; the latest item plus a projection of the last state. What
+// the gates take from the items is one product of matrices for all positions; what they take from the state is a product of a row with a matrix
 // at each of them, which streams through the matrix: that is the cost.
 #pragma once
 
@@ -28,6 +28,7 @@ struct RecurrentScratch {
     Matrix<float> inputs;     // (positions, width or hidden): what a layer reads, and the states that it leaves
     Matrix<float> projected;  // (positions, 3 hidden)
     Matrix<float> state;      // (1, hidden)
+    Matrix<float> latest;     // (1, width): the latest item, then what comes after it
     Buffer<float> gates;      // (3 hidden,)
 
     static RecurrentScratch& of_this_thread() {
@@ -124,26 +125,35 @@ class RecurrentLayer {
 struct Recurrent {
     index_t width = 0;
     index_t history_length = 0;  // so many of the latest items are read
+    LayerNorm input_norm;
     std::vector<RecurrentLayer> layers;
     Linear project;
+    LayerNorm final_norm;
 
-    Recurrent(const RecurrentSizes& sizes, const std::vector<RawRecurrentLayer>& raw_layers, const RawLinear& raw_project)
-        : width(sizes.width), history_length(sizes.history_length), project(raw_project, sizes.hidden, sizes.width),
-          hidden_(sizes.hidden) {
+    Recurrent(const RecurrentSizes& sizes, const RawNorm& raw_input_norm, const std::vector<RawRecurrentLayer>& raw_layers,
+              const RawLinear& raw_project, const RawNorm& raw_final_norm)
+        : width(sizes.width), history_length(sizes.history_length), input_norm(raw_input_norm, sizes.width),
+          project(raw_project, sizes.hidden, sizes.width), final_norm(raw_final_norm, sizes.width), hidden_(sizes.hidden) {
         for (const RawRecurrentLayer& layer : raw_layers)
             layers.emplace_back(layer, layers.empty() ? sizes.width : sizes.hidden, sizes.hidden);
     }
 
-    // As SelfAttention::encode; no items leave the state at zero.
+    // As SelfAttention::encode; no items leave the state at zero, and there is no latest one.
     template <class CopyRow>
     void encode(index_t items, CopyRow&& copy_row, float* out) const {
         RecurrentScratch& at = RecurrentScratch::of_this_thread();
         at.inputs.reserve(std::max<index_t>(items, 1), round_up(std::max(width, hidden_), lanes<float>));
-        for (index_t i = 0; i < items; ++i) copy_row(i, at.inputs.row(i));
         at.state.allocate(1, hidden_);
+        at.latest.allocate(1, width);
+        float* latest = at.latest.row(0);
+        for (index_t i = 0; i < items; ++i) {
+            copy_row(i, latest);
+            input_norm.apply(latest, at.inputs.row(i));
+        }
         if (items > 0)
             for (const RecurrentLayer& layer : layers) layer.apply(at, items);
-        project.apply(at.state.row(0), out);
+        project.apply<Start::add_and_column_bias>(at.state, 0, at.latest, 0, 1);
+        final_norm.apply(latest, out);
     }
 
    private:

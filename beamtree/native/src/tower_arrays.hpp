@@ -11,14 +11,16 @@ inline RawLinear read_linear(WeightReader<float>& reader, const std::string& nam
     return RawLinear{reader.read(name + ".weight", outputs * inputs), reader.read(name + ".bias", outputs)};
 }
 
+inline RawNorm read_norm(WeightReader<float>& reader, const std::string& name, index_t width) {
+    return RawNorm{reader.read(name + ".weight", width), reader.read(name + ".bias", width)};
+}
+
 inline std::shared_ptr<SequenceEncoder> pack_self_attention(const nb::dict& weights, index_t width, index_t heads,
                                                             index_t layers, index_t history_length) {
     require(history_length >= 1 && width >= 1 && layers >= 1, "encoder: expected positive sizes");
     require(heads >= 1 && width % heads == 0, "encoder: expected heads that divide the width");
     WeightReader<float> reader(weights);
-    auto norm = [&](const std::string& name) {
-        return RawNorm{reader.read(name + ".weight", width), reader.read(name + ".bias", width)};
-    };
+    auto norm = [&](const std::string& name) { return read_norm(reader, name, width); };
     std::vector<RawBlock> blocks;
     for (index_t i = 0; i < layers; ++i) {
         const std::string block = "encoder.layers." + std::to_string(i);
@@ -49,8 +51,9 @@ inline std::shared_ptr<SequenceEncoder> pack_recurrent(const nb::dict& weights, 
         };
         raw.push_back(RawRecurrentLayer{gates("ih", i == 0 ? width : hidden), gates("hh", hidden)});
     }
-    const RawLinear project = read_linear(reader, "encoder.project", hidden, width);
-    return std::make_shared<SequenceEncoder>(Recurrent(RecurrentSizes{width, hidden, history_length}, raw, project));
+    return std::make_shared<SequenceEncoder>(Recurrent(
+        RecurrentSizes{width, hidden, history_length}, read_norm(reader, "encoder.input_norm", width), raw,
+        read_linear(reader, "encoder.project", hidden, width), read_norm(reader, "encoder.final_norm", width)));
 }
 
 struct PyTower {

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from beamtree.baselines.neural.fmlp_rec import FilterBlock, FilterEncoder
+from beamtree.baselines.neural.gru4rec import GruEncoder
 from beamtree.baselines.neural.youtube_dnn import MeanEncoder
 from beamtree.model.packing import Packing
 from beamtree.model.recurrent import Recurrent
@@ -23,7 +24,7 @@ def fresh(encoder: AnyEncoder) -> AnyEncoder:
 
 ENCODERS = {
     "mean": fresh(MeanEncoder(WIDTH, layers=(8, 5))),
-    "gru": fresh(Recurrent(WIDTH, hidden=5, layers=2, history_length=LENGTH)),
+    "gru": fresh(GruEncoder(WIDTH, hidden=5, layers=2, history_length=LENGTH)),
     "filter": fresh(FilterEncoder(WIDTH, hidden=8, layers=2, history_length=LENGTH)),
 }
 

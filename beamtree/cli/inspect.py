@@ -45,8 +45,8 @@ def inspect(
         Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
     ] = None,
     estimator: Annotated[
-        Literal["auto", "popularity", "sasrec"] | None,
-        typer.Option(help="Whose probabilities labels rest on; sasrec trains it if needed, auto takes it if kept."),
+        Literal["auto", "popularity", "encoder"] | None,
+        typer.Option(help="Whose probabilities labels rest on; encoder trains it if needed, auto takes it if kept."),
     ] = None,
     estimator_cache: Annotated[
         Path | None, typer.Option(help="Folder where the fit kept its estimator; default MODEL.estimator.")
@@ -118,7 +118,7 @@ def _diagnose(
     out: Path,
     users: int,
     held_out: Literal["validation", "test"] | None,
-    estimator: Literal["auto", "popularity", "sasrec"] | None,
+    estimator: Literal["auto", "popularity", "encoder"] | None,
     estimators: Path,
     seed: int,
     as_json: bool,

@@ -11,9 +11,9 @@ from beamtree.fitting.estimator import estimator_store, train_estimator
 from beamtree.model.estimator import Estimator, PopularityEstimator
 from beamtree.training.events import Listener
 
-EstimatorChoice = Literal["auto", "popularity", "sasrec"]
+EstimatorChoice = Literal["auto", "popularity", "encoder"]
 
-SASREC = "SASRec"
+ENCODER = "encoder"
 POPULARITY = "popularity"
 
 
@@ -34,7 +34,7 @@ def choose_estimator(
     directory: Path,
     listen: Listener,
 ) -> NamedEstimator:
-    """SASRec with the model's settings, trained when asked for and kept in `directory`; "auto" takes it if kept.
+    """The encoder with the model's settings, trained when asked for and kept in `directory`; "auto" takes it if kept.
 
     A model folder carries no estimator, so popularity stands in where none was trained yet.
     """
@@ -42,4 +42,4 @@ def choose_estimator(
     if choice == "popularity" or (choice == "auto" and not is_kept):
         return NamedEstimator(POPULARITY, PopularityEstimator(artefact.popularity))
     trained = train_estimator(dataset, split, config=artefact.config, directory=directory, listen=listen)
-    return NamedEstimator(SASREC, trained.estimator)
+    return NamedEstimator(ENCODER, trained.estimator)

@@ -102,7 +102,7 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
         "level, the leaves included.",
         remedy="Many labels flip at errors that your estimator may well have: train a better one (estimator.width, "
         "estimator.epochs), or use dtr-t without rectified labels. Almost no positive labels on upper levels: "
-        "rectification = child keeps more. Run again with --estimator sasrec to ask SASRec itself.",
+        "rectification = child keeps more. Run again with --estimator encoder to ask the encoder itself.",
     )
 
 

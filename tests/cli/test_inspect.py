@@ -54,7 +54,7 @@ def test_a_model_of_tower_and_memory_is_looked_into(beamtree: Command) -> None:
     page = Path("report.html").read_text(encoding="utf-8")
     assert "What each part contributes" in page
     assert "Rectified labels" not in page
-    assert "leave it out" in beamtree(*INSPECT, "--estimator", "sasrec").message
+    assert "leave it out" in beamtree(*INSPECT, "--estimator", "encoder").message
 
 
 @pytest.mark.usefixtures("folder")
@@ -71,13 +71,13 @@ def test_a_model_that_only_counts_has_a_report_too(beamtree: Command) -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> None:
     beamtree(*FIT, "--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
-    trained = beamtree(*INSPECT, "--estimator", "sasrec", "--json")
+    trained = beamtree(*INSPECT, "--estimator", "encoder", "--json")
     assert trained.code == 0, trained.err
     assert "Learning the estimator" in trained.message
     again = beamtree(*INSPECT, "--json")
     assert "Learning the estimator" not in again.message
     assert json.loads(again.out)["attention"]["labels"] == json.loads(trained.out)["attention"]["labels"]
-    assert json.loads(again.out)["attention"]["labels"]["estimator"] == "SASRec"
+    assert json.loads(again.out)["attention"]["labels"]["estimator"] == "encoder"
     asked = json.loads(beamtree(*INSPECT, "--estimator", "popularity", "--json").out)
     assert asked["attention"]["labels"]["estimator"] == "popularity"
 
@@ -87,7 +87,7 @@ def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
     small = ("--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
     assert "Learning the estimator" in beamtree(*FIT, "--method", "dtr-t-rl", *small).message
     looked = beamtree(*INSPECT, "--json")
-    assert json.loads(looked.out)["attention"]["labels"]["estimator"] == "SASRec"
+    assert json.loads(looked.out)["attention"]["labels"]["estimator"] == "encoder"
     assert "Learning the estimator" not in looked.message
     elsewhere = json.loads(beamtree(*INSPECT, "--estimator-cache", "elsewhere", "--json").out)
     assert elsewhere["attention"]["labels"]["estimator"] == "popularity"

@@ -40,8 +40,8 @@ def test_baselines_that_share_an_encoder_train_it_once() -> None:
     encoder = {"width": 8, "layers": 1, "heads": 1, "epochs": 1}
     model = DeepTreeRetriever(small_config(model={"parts": ["memory"]}, estimator=encoder)).fit(two_group_log())
     events: list[Event] = []
-    table = model.evaluate(exact=False, baselines="sasrec,sasrec-item-to-item", listen=events.append)
-    assert table.seconds.keys() == {"sasrec", "sasrec-item-to-item"}
+    table = model.evaluate(exact=False, baselines="gru4rec,gru4rec-item-to-item", listen=events.append)
+    assert table.seconds.keys() == {"gru4rec", "gru4rec-item-to-item"}
     assert [event.step for event in events if isinstance(event, StepDone)].count(1) == 1
 
 

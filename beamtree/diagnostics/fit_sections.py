@@ -63,9 +63,9 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
     small = [change for change in labels.changes if change.threshold <= labels.mean_probability]
     told = small[-1] if small else labels.changes[0]
     who = (
-        "SASRec with this model's settings"
-        if labels.estimator == "SASRec"
-        else "item popularity, as no trained SASRec is kept"
+        "the encoder with this model's settings"
+        if labels.estimator == "encoder"
+        else "item popularity, as no trained encoder is kept"
     )
     return Section(
         key="labels",

@@ -28,8 +28,16 @@ def test_names_are_those_of_the_baselines_in_the_order_of_tables() -> None:
         "ials",
         "sasrec",
         "sasrec-item-to-item",
+        "gru4rec",
+        "gru4rec-item-to-item",
     ]
-    assert [name for name, entry in BASELINES.items() if entry.learns] == ["ials", "sasrec", "sasrec-item-to-item"]
+    assert [name for name, entry in BASELINES.items() if entry.learns] == [
+        "ials",
+        "sasrec",
+        "sasrec-item-to-item",
+        "gru4rec",
+        "gru4rec-item-to-item",
+    ]
 
 
 def test_simple_ones_depend_on_the_log_and_on_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

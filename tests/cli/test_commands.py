@@ -124,7 +124,10 @@ def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
     assert last.startswith(("Ahead of", "Level with", "Behind")), last
     assert "best simple baseline" in last
     assert "over 8 users" in last
-    assert "ials, sasrec and sasrec-item-to-item learn, which takes minutes" in shown.message
+    assert (
+        "ials, sasrec, sasrec-item-to-item, gru4rec and gru4rec-item-to-item learn, which takes minutes"
+        in shown.message
+    )
     assert "--baselines all" in shown.message
     assert "fit it with retrieval.exclude_seen=false" in shown.message, "the log has no repeats"
     found = json.loads(beamtree(*evaluate, "--json").out)

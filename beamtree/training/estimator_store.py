@@ -47,7 +47,7 @@ class EstimatorStore:
     key: str
 
     @classmethod
-    def at(cls, directory: Path, key: str, *, name: str = "sasrec") -> Self:
+    def at(cls, directory: Path, key: str, *, name: str = "encoder") -> Self:
         """The place of the estimator with this key; name: what its folders begin with."""
         return cls(directory / f"{name}-{key[:16]}", directory / f"{name}-{key[:16]}.unfinished", key)
 

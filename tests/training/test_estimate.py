@@ -96,7 +96,7 @@ def test_a_loss_that_is_lost_is_never_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(NextItemModel, "loss", lambda self, *_, **__: self.items.sum() * float("nan"))
     with pytest.raises(DivergedError, match=r"Lower estimator\.learning_rate \(now 0\.02\)"):
         train(tmp_path)
-    assert not list(tmp_path.glob("sasrec-*/*"))
+    assert not list(tmp_path.glob("encoder-*/*"))
 
 
 @pytest.mark.parametrize("stops", [(1,), (5, 7, 1), (12, 4)])

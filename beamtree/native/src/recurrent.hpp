@@ -42,14 +42,15 @@ class RecurrentLayer {
     RecurrentLayer(const RawRecurrentLayer& raw, index_t inputs, index_t hidden)
         : inputs_(inputs), hidden_(hidden), padded_(round_up(hidden, lanes<float>)) {
         from_input_.allocate(inputs, 3 * padded_);
-        from_state_.allocate(hidden, 3 * padded_);
+        Matrix<float> from_state;  // (hidden, 3 hidden), each gate up to whole vectors
+        from_state.allocate(hidden, 3 * padded_);
         input_bias_.zeroed(3 * padded_);
         state_bias_.zeroed(padded_);
         for (index_t gate = 0; gate < 3; ++gate) {
             const index_t column = gate * padded_, row = gate * hidden;
             transpose(from_input_.row(0) + column, from_input_.stride, raw.from_input.weight + row * inputs, inputs, hidden,
                       inputs);
-            transpose(from_state_.row(0) + column, from_state_.stride, raw.from_state.weight + row * hidden, hidden, hidden,
+            transpose(from_state.row(0) + column, from_state.stride, raw.from_state.weight + row * hidden, hidden, hidden,
                       hidden);
             for (index_t i = 0; i < hidden; ++i) {
                 input_bias_[column + i] = raw.from_input.bias[row + i];
@@ -58,6 +59,11 @@ class RecurrentLayer {
                 else state_bias_[i] = raw.from_state.bias[row + i];
             }
         }
+        from_state_.resize(hidden * 3 * padded_);
+        for_column_blocks([&]<int V>(index_t column) {
+            for (index_t j = 0; j < hidden; ++j)
+                std::copy_n(from_state.row(j) + column, V * lanes<float>, block(column) + j * V * lanes<float>);
+        });
     }
 
     // The states after each of the inputs take their places; that after the last one stays in `state`.
@@ -79,29 +85,33 @@ class RecurrentLayer {
     }
 
    private:
-    // Columns that are summed at a time: their sums, and one number of the state, fit the registers.
-    static constexpr int vectors_at_a_time = 12;
+    // Calls body.operator()<V>(first_column) for blocks of as many vectors as have their sums in registers, beside a number
+    // of the state; what is left of three gates is a multiple of three.
+    template <class Body>
+    void for_column_blocks(Body&& body) const {
+        constexpr int most = 12;
+        const index_t vectors = 3 * padded_ / lanes<float>;
+        index_t first = 0;
+        for (; vectors - first >= most; first += most) body.template operator()<most>(first * lanes<float>);
+        for (; first < vectors; first += 3) body.template operator()<3>(first * lanes<float>);
+    }
+
+    float* block(index_t column) { return from_state_.data() + column * hidden_; }
+    const float* block(index_t column) const { return from_state_.data() + column * hidden_; }
 
     // gates (3 hidden,) = state (hidden,) times from_state.
     void add_up(const float* state, float* gates) const {
-        const index_t vectors = 3 * padded_ / lanes<float>;
-        index_t first = 0;
-        for (; vectors - first >= vectors_at_a_time; first += vectors_at_a_time)
-            add_up_columns<vectors_at_a_time>(state, gates, first * lanes<float>);
-        for (; first < vectors; first += 3) add_up_columns<3>(state, gates, first * lanes<float>);
-    }
-
-    template <int V>
-    void add_up_columns(const float* state, float* gates, index_t column) const {
-        Floats sum[V]{};
-        const float* row = from_state_.row(0) + column;
-        for (index_t j = 0; j < hidden_; ++j, row += from_state_.stride) {
-            const Floats number = splat(state[j]);
+        for_column_blocks([&]<int V>(index_t column) {
+            Floats sum[V]{};
+            const float* row = block(column);
+            for (index_t j = 0; j < hidden_; ++j, row += V * lanes<float>) {
+                const Floats number = splat(state[j]);
 #pragma GCC unroll 12
-            for (int v = 0; v < V; ++v) multiply_add(sum[v], number, load(row + v * lanes<float>));
-        }
+                for (int v = 0; v < V; ++v) multiply_add(sum[v], number, load(row + v * lanes<float>));
+            }
 #pragma GCC unroll 12
-        for (int v = 0; v < V; ++v) store(gates + column + v * lanes<float>, sum[v]);
+            for (int v = 0; v < V; ++v) store(gates + column + v * lanes<float>, sum[v]);
+        });
     }
 
     // projected: what the gates take from an item; gates: what they take from the state before it.
@@ -117,7 +127,7 @@ class RecurrentLayer {
 
     index_t inputs_, hidden_, padded_;
     Matrix<float> from_input_;  // (inputs, 3 hidden), each gate up to whole vectors
-    Matrix<float> from_state_;  // (hidden, 3 hidden), likewise
+    Buffer<float> from_state_;  // (hidden, 3 hidden), a block of columns after the other: read from end to end
     Buffer<float> input_bias_;  // (3 hidden,), likewise
     Buffer<float> state_bias_;  // (hidden,)
 };

@@ -60,7 +60,7 @@ class RecurrentLayer {
             }
         }
         from_state_.resize(hidden * 3 * padded_);
-        for_column_blocks([&]<int V>(index_t column) {
+        for_column_blocks(false, [&]<int V>(index_t column) {
             for (index_t j = 0; j < hidden; ++j)
                 std::copy_n(from_state.row(j) + column, V * lanes<float>, block(column) + j * V * lanes<float>);
         });
@@ -78,33 +78,38 @@ class RecurrentLayer {
         std::fill(state, state + padded_, 0.0f);
         for (index_t i = 0; i < positions; ++i) {
             if (i == 0) std::fill_n(at.gates.data(), 3 * padded_, 0.0f);
-            else add_up(state, at.gates.data());
+            else add_up(state, i % 2 == 0, at.gates.data());
             advance(at.projected.row(i), at.gates.data(), state);
             std::copy_n(state, padded_, at.inputs.row(i));
         }
     }
 
    private:
-    // Calls body.operator()<V>(first_column) for blocks of as many vectors as have their sums in registers, beside a number
-    // of the state; what is left of three gates is a multiple of three.
+    // Vectors of columns whose sums fit the registers, beside a number of the state.
+    static constexpr int most_vectors = 12;
+
+    // Calls body.operator()<V>(first_column) for blocks of V vectors of columns; what is left of three gates is a multiple of
+    // three. Or the last block comes first.
     template <class Body>
-    void for_column_blocks(Body&& body) const {
-        constexpr int most = 12;
-        const index_t vectors = 3 * padded_ / lanes<float>;
-        index_t first = 0;
-        for (; vectors - first >= most; first += most) body.template operator()<most>(first * lanes<float>);
-        for (; first < vectors; first += 3) body.template operator()<3>(first * lanes<float>);
+    void for_column_blocks(bool backwards, Body&& body) const {
+        const index_t vectors = 3 * padded_ / lanes<float>, whole = vectors / most_vectors, rest = vectors % most_vectors / 3;
+        auto one = [&](index_t number) {
+            if (number < whole) body.template operator()<most_vectors>(number * most_vectors * lanes<float>);
+            else body.template operator()<3>((whole * most_vectors + (number - whole) * 3) * lanes<float>);
+        };
+        for (index_t i = 0; i < whole + rest; ++i) one(backwards ? whole + rest - 1 - i : i);
     }
 
     float* block(index_t column) { return from_state_.data() + column * hidden_; }
     const float* block(index_t column) const { return from_state_.data() + column * hidden_; }
 
-    // gates (3 hidden,) = state (hidden,) times from_state.
-    void add_up(const float* state, float* gates) const {
-        for_column_blocks([&]<int V>(index_t column) {
+    // gates (3 hidden,) = state (hidden,) times from_state. Every other time backwards: what was read last is still in cache.
+    void add_up(const float* state, bool backwards, float* gates) const {
+        for_column_blocks(backwards, [&]<int V>(index_t column) {
             Floats sum[V]{};
-            const float* row = block(column);
-            for (index_t j = 0; j < hidden_; ++j, row += V * lanes<float>) {
+            for (index_t i = 0; i < hidden_; ++i) {
+                const index_t j = backwards ? hidden_ - 1 - i : i;
+                const float* row = block(column) + j * V * lanes<float>;
                 const Floats number = splat(state[j]);
 #pragma GCC unroll 12
                 for (int v = 0; v < V; ++v) multiply_add(sum[v], number, load(row + v * lanes<float>));

@@ -46,15 +46,16 @@ class Artefact:
     """Everything that retrieval needs, and what is known about how it came to be.
 
     weights: arrays by part and name, such as attention/node_table; popularity: (items,), training interactions of each
-    item; item_table: a row for each dense item, item_id first; metrics: {"test": {"f@20": ...}, ...};
-    data_fingerprint: names the prepared log, so that its held-out users can be found again.
+    item, or the sum of their weights; item_table: a row for each dense item, item_id first; metrics:
+    {"test": {"f@20": ...}, ...}; data_fingerprint: names the prepared log, so that its held-out users can be found
+    again.
     Removed items (`tree.removed`) are in all of these, and in no answer.
     """
 
     config: Config
     weights: Mapping[str, npt.NDArray[Any]]
     tree: ItemTree
-    popularity: npt.NDArray[np.int64]
+    popularity: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     item_table: pl.DataFrame
     data_fingerprint: str
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -249,9 +250,11 @@ def _item_table(content: Content, *, rows: int) -> pl.DataFrame:
 def _check_sizes(artefact: Artefact) -> None:
     """InputError where the arrays beside the weights do not fit the tree."""
     popularity = artefact.popularity
-    if popularity.shape != (artefact.tree.num_items,) or popularity.dtype.kind not in "iu":
+    if popularity.dtype.kind == "f" and not np.isfinite(popularity).all():
+        raise InputError("Expected the popularity as finite numbers, got some that are not.")
+    if popularity.shape != (artefact.tree.num_items,) or popularity.dtype.kind not in "iuf":
         raise InputError(
-            f"Expected the popularity as integers of shape {(artefact.tree.num_items,)}, got {popularity.dtype} of "
+            f"Expected the popularity as numbers of shape {(artefact.tree.num_items,)}, got {popularity.dtype} of "
             f"shape {popularity.shape}."
         )
     if "item_id" not in artefact.item_table.columns:

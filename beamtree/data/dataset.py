@@ -1,6 +1,6 @@
 """A log made ready for learning: dense ids, flat sequences sorted by time, one row per item."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID
-from beamtree.data.interactions import InteractionLog, ReadReport
+from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID, WEIGHT
+from beamtree.data.interactions import InteractionLog
 from beamtree.data.items import check_items
+from beamtree.data.read_report import ReadReport
+from beamtree.data.row_weights import decayed, none_if_equal, time_decay
 from beamtree.data.sequences import Sequences
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, SettingsError
@@ -84,7 +86,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over the types, the vocabularies, the flat arrays and the times: equal data, equal fingerprint."""
+        """sha256 over types, vocabularies, the flat arrays, times and weights: equal data, equal fingerprint."""
         digest = sha256()
         for vocabulary in (self.users, self.items):
             digest.update(f"{vocabulary.ids.dtype} {len(vocabulary)};".encode())
@@ -95,7 +97,8 @@ class Dataset:
                 digest.update(lengths.to_numpy().tobytes())
                 digest.update("".join(vocabulary.ids).encode())
         arrays: list[npt.NDArray[Any]] = [self.sequences.offsets, self.sequences.items]
-        for array in arrays if self.timestamps is None else [*arrays, self.timestamps]:
+        optional = [array for array in (self.timestamps, self.sequences.weights) if array is not None]
+        for array in [*arrays, *optional]:
             digest.update(f"{array.dtype.str} {len(array)};".encode())
             digest.update(array.tobytes())
         return digest.hexdigest()
@@ -107,12 +110,14 @@ def prepare_dataset(
     items: pl.DataFrame | None = None,
     min_interactions: int = DEFAULT_MIN_INTERACTIONS,
     catalogue: Catalogue = "log",
+    half_life_days: float | None = None,
 ) -> Dataset:
     """Drop users with fewer than `min_interactions`, number users and items, and sort each user's items by time.
 
     Sorting is stable: rows of the same time keep the order of the file.
     catalogue="log": the items that the kept users touched; "items": those and all of the item table.
     items: a table as `read_items` returns it; items of the log that it lacks get null metadata.
+    half_life_days: an interaction counts half as much as one so many days later; the newest one counts in full.
     DataError where no user is long enough, where the catalogue has a single item, or where the item table repeats ids.
     """
     if min_interactions < 1:
@@ -133,6 +138,9 @@ def prepare_dataset(
     frame = frame.with_columns(_in_type_of(frame[ITEM_ID], vocabulary))
     item_table = _item_table(vocabulary, table=table)
     sequences, timestamps = order_in_time(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
+    if half_life_days is not None:
+        decay = time_decay(timestamps, newest=timestamps.max().item(), half_life_days=half_life_days)
+        sequences = replace(sequences, weights=none_if_equal(decayed(sequences.weights, decay)))
     missing = _count_missing(vocabulary, table=table)
     report = PrepareReport(
         reading=log.report,
@@ -213,10 +221,12 @@ def order_in_time(
     frame: pl.DataFrame, *, dense_user: npt.NDArray[np.int32], num_users: int, items: Vocabulary
 ) -> tuple[Sequences, Times]:
     """Rows sorted by user, then time, then file order, as sequences and their times; all users and items are known."""
+    weights = {WEIGHT: frame[WEIGHT]} if WEIGHT in frame.columns else {}
     ordered = pl.DataFrame(
-        {USER_ID: dense_user, TIMESTAMP: frame[TIMESTAMP], ITEM_ID: items.encode(frame[ITEM_ID])}
+        {USER_ID: dense_user, TIMESTAMP: frame[TIMESTAMP], ITEM_ID: items.encode(frame[ITEM_ID]), **weights}
     ).sort(USER_ID, TIMESTAMP, maintain_order=True)
     offsets = np.zeros(num_users + 1, dtype=np.int64)
     np.cumsum(np.bincount(dense_user, minlength=num_users), out=offsets[1:])
     flat = np.ascontiguousarray(ordered[ITEM_ID].to_numpy())
-    return Sequences(items=flat, offsets=offsets), np.ascontiguousarray(ordered[TIMESTAMP].to_numpy())
+    counts = none_if_equal(np.ascontiguousarray(ordered[WEIGHT].to_numpy())) if weights else None
+    return Sequences(items=flat, offsets=offsets, weights=counts), np.ascontiguousarray(ordered[TIMESTAMP].to_numpy())

@@ -50,7 +50,13 @@ def prepare_log(log: InteractionLog, *, config: Config, items: pl.DataFrame | No
 
     def prepared(rows: InteractionLog) -> Dataset:
         data = config.data
-        return prepare_dataset(rows, items=items, min_interactions=data.min_interactions, catalogue=data.catalogue)
+        return prepare_dataset(
+            rows,
+            items=items,
+            min_interactions=data.min_interactions,
+            catalogue=data.catalogue,
+            half_life_days=config.log.half_life_days,
+        )
 
     dataset = prepared(log)
     profile = measure_log(dataset.sequences, dataset.timestamps, num_items=len(dataset.items))
@@ -88,6 +94,7 @@ def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
         explain_seen_items(profile, config=config),
         *_explain_ties(profile, config=config),
         *_explain_history_length(profile, config=config),
+        *_explain_half_life(config),
     ]
 
 
@@ -101,6 +108,12 @@ def _explain_history_length(profile: LogProfile, *, config: Config) -> list[str]
         return [f"{latest}, as estimator.history_length={read} asks"]
     usual = f"95 % of the users have at most {profile.usual_history:,} interactions"
     return [f"{usual}: {latest}; estimator.history_length=N overrules"]
+
+
+def _explain_half_life(config: Config) -> list[str]:
+    """How fast interactions lose weight; nothing where they do not."""
+    days = config.log.half_life_days
+    return [] if days is None else [f"an interaction counts half as much as one {days:g} days later"]
 
 
 def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:

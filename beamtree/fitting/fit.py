@@ -93,7 +93,12 @@ def fit_model(
         config=config,
         weights=weights,
         tree=rounds.best_tree,
-        popularity=count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)),
+        popularity=count_items(
+            dataset.sequences.items,
+            split.train,
+            num_items=len(dataset.items),
+            weights=dataset.sequences.weights,
+        ),
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
         training={

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
 from beamtree.model.features import FeatureVectors
+from beamtree.model.item_softmax import WeighedTargets
 from beamtree.model.proposal import Proposal
 from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.checkpoint import copied, has_checkpoint
@@ -119,9 +120,10 @@ def sequence_learner(
     most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
     def loss(encoder: SasRec, batch: WindowBatch, generator: torch.Generator) -> Tensor:
+        targets: Any = batch.targets if batch.shares is None else WeighedTargets(batch.targets, batch.shares)
         return encoder.loss(
             batch.inputs,
-            batch.targets,
+            targets,
             lengths=batch.lengths,
             proposal=proposal,
             generator=generator,

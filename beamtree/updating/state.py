@@ -68,6 +68,8 @@ def save_state(model: Path, state: UpdateState, *, fingerprint: str) -> None:
     arrays: dict[str, AnyArray] = {"items": log.sequences.items, "offsets": log.sequences.offsets}
     if log.timestamps is not None:
         arrays["timestamps"] = log.timestamps
+    if log.sequences.weights is not None:
+        arrays["weights"] = log.sequences.weights
     arrays |= {f"optimiser/{name}": array for name, array in state.optimiser.items()}
     write_bundle(
         _place(model, fingerprint),
@@ -96,7 +98,7 @@ def load_state(model: Path, *, fingerprint: str) -> UpdateState:
     try:
         arrays = read_arrays(place, manifest, "state.safetensors")
         users = pl.read_parquet(read_file(place, manifest, "users.parquet").tobytes())["user_id"]
-        sequences = Sequences(arrays["items"], arrays["offsets"])
+        sequences = Sequences(arrays["items"], arrays["offsets"], arrays.get("weights"))
         log = LearnedLog(Vocabulary(users), sequences, arrays.get("timestamps"))
     except (KeyError, DataError, pl.exceptions.PolarsError) as error:
         raise ArtefactError(f"{place} cannot be used: {error}. Fit the model again.") from error

@@ -55,7 +55,7 @@ class Artefact:
     config: Config
     weights: Mapping[str, npt.NDArray[Any]]
     tree: ItemTree
-    popularity: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    popularity: npt.NDArray[Any]
     item_table: pl.DataFrame
     data_fingerprint: str
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

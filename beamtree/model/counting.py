@@ -22,8 +22,8 @@ COMPANY_ITEMS = 400
 PAIRS_AT_A_TIME = 2**22
 """Pairs that are counted together where the kernels do not: 100 MB or so."""
 
-Counts = Int64Array | Float64Array
-"""How often: whole numbers, or sums of weights."""
+Counts = npt.NDArray[Any]
+"""How often: whole numbers, or sums of weights in double precision."""
 
 
 class CountedPairs(NamedTuple):
@@ -31,7 +31,7 @@ class CountedPairs(NamedTuple):
 
     offsets: Int64Array
     items: Int32Array
-    counts: npt.NDArray[np.uint32] | Float64Array
+    counts: Counts
 
 
 class Company(NamedTuple):

@@ -153,5 +153,6 @@ def test_several_targets_with_weights_are_as_many_instances() -> None:
     assert single.level_weights is not None
     np.testing.assert_allclose(single.level_weights[:, 0, 0] / 1.5, [0.5, 1.5, 2.0], rtol=1e-6)
     halved = replace(batch, level_weights=np.full((2, 2, 2), 0.5, dtype=np.float32))
-    assert halved.counted_levels(2) is not None
-    np.testing.assert_allclose(halved.counted_levels(2)[0, 1], [1.5, 1.5])  # type: ignore[index]
+    counted = halved.counted_levels(2)
+    assert counted is not None
+    np.testing.assert_allclose(counted[0, 1], np.array([1.5, 1.5]))

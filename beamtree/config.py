@@ -46,6 +46,12 @@ class LogSettings(_Section):
     item_features: dict[str, Literal["category", "categories", "number", "vector", "ignore"]] = Field(
         {}, description="column of the item table -> what it is as a feature; default: inferred from its values"
     )
+    user_features: dict[str, Literal["category", "categories", "number", "vector", "ignore"]] = Field(
+        {}, description="column of the user table -> what it is as a feature; default: inferred from its values"
+    )
+    context_features: dict[str, Literal["category", "categories", "number", "vector"]] = Field(
+        {}, description="column of the log that says in which context somebody acts -> what it is as a feature"
+    )
     min_rating: float | None = Field(None, description="keep rows rated at least so")
     event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
     since: str | float | None = Field(None, description="keep rows from this moment on")

@@ -21,6 +21,8 @@ GENRES: Final = "genres"
 INTERACTION_COLUMNS: Final = (USER_ID, ITEM_ID, TIMESTAMP)
 WEIGHTED_COLUMNS: Final = (*INTERACTION_COLUMNS, WEIGHT)
 MAPPABLE_INTERACTION_COLUMNS: Final = (*INTERACTION_COLUMNS, RATING, EVENT_TYPE)
+CONTEXT_PREFIX: Final = "context."
+"""In front of the names of a log's context columns, so that they meet no other column."""
 MAPPABLE_ITEM_COLUMNS: Final = (ITEM_ID, CATEGORY, TITLE)
 
 
@@ -46,6 +48,7 @@ class Mapper:
 
 LOG_MAPPER: Final = Mapper("read_interactions", "--column")
 ITEM_MAPPER: Final = Mapper("read_items", "--item-column")
+USER_MAPPER: Final = Mapper("read_users", "--column")
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     USER_ID: ("user", "uid", "customer", "client", "visitor", "member", "account", "session", "reviewer", "person"),

@@ -9,6 +9,7 @@ import polars as pl
 
 from beamtree.config import LogSettings
 from beamtree.data.columns import (
+    CONTEXT_PREFIX,
     EVENT_TYPE,
     INTERACTION_COLUMNS,
     ITEM_ID,
@@ -23,6 +24,7 @@ from beamtree.data.columns import (
     require_columns,
     require_event_columns,
 )
+from beamtree.data.context import typed_context, with_context
 from beamtree.data.events import EVENT_KINDS, EventTypes, parse_events
 from beamtree.data.parse import (
     ID_KINDS,
@@ -53,18 +55,21 @@ class InteractionLog:
     """A checked log in file order: user_id and item_id (Int64 or String), timestamp (Int64 or Float64), no nulls.
 
     A further column weight (Float32, at least 0) says what each row counts as a target, 0 = nothing: it is history for
-    others. Without it all rows count 1.
+    others. Without it all rows count 1. Columns named context.NAME behind it say in which context somebody acted; null
+    = unknown.
     """
 
     frame: pl.DataFrame
     report: ReadReport = field(default_factory=ReadReport)
 
     def __post_init__(self) -> None:
-        if tuple(self.frame.columns) not in (INTERACTION_COLUMNS, WEIGHTED_COLUMNS):
+        own = tuple(name for name in self.frame.columns if not name.startswith(CONTEXT_PREFIX))
+        if own not in (INTERACTION_COLUMNS, WEIGHTED_COLUMNS):
             raise DataError(
                 f"A log has the columns {', '.join(INTERACTION_COLUMNS)} and maybe {WEIGHT}, got {self.frame.columns}."
             )
-        for name, dtype in self.frame.schema.items():
+        for name in own:
+            dtype = self.frame.schema[name]
             allowed = _ALLOWED_TYPES[name]
             if dtype not in allowed:
                 raise DataError(
@@ -92,6 +97,7 @@ def read_interactions(
     event_type: Mapping[str, Collection[str | int]] | None = None,
     event_weights: Mapping[str, float] | None = None,
     target_events: Collection[str] | None = None,
+    context: Collection[str] = (),
     since: Moment | None = None,
     until: Moment | None = None,
     bad_rows: BadRows = "error",
@@ -106,6 +112,7 @@ def read_interactions(
     event_type: keep rows whose column has one of these values, as in {"behaviour": ["buy", "cart"]}.
     event_weights: what a row counts by its event_type, as in {"buy": 5, "view": 1}; 0 leaves such rows out, and a type
     that is not listed is an error. target_events: the types that are recommended; all others are history alone.
+    context: columns that say in which context somebody acted, such as a device; missing values are fine.
     since, until: keep since <= timestamp < until; a number on the log's own scale, or a date (UTC).
     bad_rows: "error" stops at a row whose id or time is missing or cannot be understood; "skip" leaves such rows out
     and lists them in rejects_file (by default `<name>.rejects.csv` in the working directory).
@@ -140,13 +147,14 @@ def read_interactions(
         if is_needed
     }
 
+    untyped: set[str] = set()
     parts: list[pl.DataFrame] = []
     bad_parts: list[pl.DataFrame] = []
     files: list[str] = []
     rows_read = places_before = 0
     for table in read_tables(
         source,
-        wanted={*needed.values(), *event_values},
+        wanted={*needed.values(), *event_values, *context},
         headerless=MOVIELENS_RATING_COLUMNS,
         bad_rows=bad_rows,
         remedy=SKIP_REMEDY,
@@ -172,12 +180,14 @@ def read_interactions(
                 if row_order
                 else ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
                 *others,
+                ParsedColumn(ROW_INDEX, ROW_INDEX, lambda rows: rows, "the number of a row"),
             ],
             table=table,
             bad_rows=bad_rows,
         )
-        parts.append(parsed.drop(RATING, strict=False))
+        parts.append(with_context(parsed.drop(RATING, strict=False), chosen, names=context))
         bad_parts.append(bad)
+        untyped |= table.untyped
         places_before += table.num_places
     origin = files[0] if len(files) == 1 else f"{source}"
     if rows_read == 0:
@@ -185,7 +195,9 @@ def read_interactions(
 
     rejected = sum(part.height for part in bad_parts)
     listed = write_rejects(pl.concat(bad_parts), path=rejects_file, source=source) if rejected else None
-    frame = _limit_times(_join_parts(parts), since=since, until=until) if parts else pl.DataFrame()
+    frame = pl.DataFrame()
+    if parts:
+        frame = typed_context(_limit_times(_join_parts(parts), since=since, until=until), untyped=untyped)
     if frame.height == 0:
         raise DataError(
             f"{origin}: no rows left of {rows_read:,}; {rejected:,} were bad and "
@@ -222,6 +234,7 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         event_type=settings.event_type,
         event_weights=settings.event_weights,
         target_events=settings.target_events,
+        context=settings.context_features,
         since=settings.since,
         until=settings.until,
         bad_rows=settings.bad_rows,
@@ -260,11 +273,12 @@ def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _drop_repeats(frame: pl.DataFrame) -> pl.DataFrame:
     """Keep the first of equal rows. Only rows whose hash occurs again are compared: few, in most logs none."""
-    hashes = frame.hash_rows()
+    columns = [name for name in frame.columns if not name.startswith(CONTEXT_PREFIX)]
+    hashes = frame.select(columns).hash_rows()
     if hashes.n_unique() == len(hashes):
         return frame
     suspects = frame.with_row_index(ROW_INDEX).filter(hashes.is_duplicated())
-    repeats = suspects.filter(~suspects.select(pl.struct(frame.columns).is_first_distinct()).to_series())
+    repeats = suspects.filter(~suspects.select(pl.struct(columns).is_first_distinct()).to_series())
     keep = np.ones(frame.height, dtype=np.bool_)
     keep[repeats[ROW_INDEX].to_numpy()] = False
     return frame.filter(pl.Series(keep))

@@ -14,6 +14,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
+from beamtree.data.request_features import RequestFeatures
 from beamtree.data.ties import settle_ties
 
 SHORTEST_READ: Final = 10
@@ -39,13 +40,16 @@ class PreparedLog:
     def lines(self) -> list[str]:
         """What was read, what it is like and what follows, as sentences."""
         reading = [] if self.dataset.report is None else self.dataset.report.lines()
-        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config)]
+        features = RequestFeatures.infer(self.dataset, self.config.log).lines()
+        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config), *features]
 
 
-def prepare_log(log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None) -> PreparedLog:
+def prepare_log(
+    log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None, users: pl.DataFrame | None = None
+) -> PreparedLog:
     """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
 
-    items: as in `prepare_dataset`, which also says how this fails.
+    items, users: as in `prepare_dataset`, which also says how this fails.
     """
 
     def prepared(rows: InteractionLog) -> Dataset:
@@ -56,6 +60,7 @@ def prepare_log(log: InteractionLog, *, config: Config, items: pl.DataFrame | No
             min_interactions=data.min_interactions,
             catalogue=data.catalogue,
             half_life_days=config.log.half_life_days,
+            users=users,
         )
 
     dataset = prepared(log)

@@ -15,6 +15,7 @@ from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError
 from beamtree.training.randomness import numpy_generator
 from beamtree.types import Float32Array, Int64Array
+from beamtree.updating.request_tables import extended_context, replaced_users
 from beamtree.updating.state import LearnedLog
 
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 100, 2000
@@ -66,11 +67,13 @@ def extend_log(
     item_table: pl.DataFrame,
     skipped: int,
     half_life_days: float | None = None,
+    user_table: pl.DataFrame | None = None,
 ) -> ExtendedLog:
     """Known sequences with new rows behind them; unknown users are appended.
 
     rows: user_id, item_id, timestamp and maybe weight, all of known items. item_table: a row for each item, in dense
-    order. half_life_days: as in `prepare_dataset`; what is known has aged since it was learned.
+    order. half_life_days: as in `prepare_dataset`; what is known has aged since it was learned. user_table: rows that
+    replace what is known of these users.
     """
     items = Vocabulary(item_table[ITEM_ID])
     ids = rows[USER_ID].cast(known.users.ids.dtype, strict=False)
@@ -100,7 +103,15 @@ def extend_log(
         times = np.concatenate([known.timestamps, new_times])[order]
     weights = none_if_equal(_weights(known, ordered, half_life_days=half_life_days)[order])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    dataset = Dataset(users, items, Sequences(flat, offsets, weights), item_table, times)
+    dataset = Dataset(
+        users,
+        items,
+        Sequences(flat, offsets, weights),
+        item_table,
+        times,
+        user_table=replaced_users(known.user_table, user_table, users=users),
+        context=extended_context(known.context, rows, dense_user=users.encode(ids), order=order),
+    )
     return ExtendedLog(dataset, offsets[:-1] + known_lengths, skipped)
 
 

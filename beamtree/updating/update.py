@@ -101,10 +101,12 @@ def update_model(
     *,
     items: pl.DataFrame | None,
     continuation: Continuation,
+    users: pl.DataFrame | None = None,
 ) -> Updated:
     """Go on from a model with the rows of a log that are newer than all that it has learned from.
 
-    items: a table that describes new items; those that the model knows are passed over. DataError where no row is new;
+    items: a table that describes new items; those that the model knows are passed over. users: a table that describes
+    users, whose rows replace what was known of them. DataError where no row is new;
     InputError for a model whose score has parts that are learned otherwise.
     """
     started = time.monotonic()
@@ -116,7 +118,12 @@ def update_model(
     if not new_items.is_empty():
         grown = change_catalogue(artefact, add=new_items, interactions=InteractionLog(rows)).artefact
     extended = extend_log(
-        state.log, rows, item_table=grown.item_table, skipped=skipped, half_life_days=settings.half_life_days
+        state.log,
+        rows,
+        item_table=grown.item_table,
+        skipped=skipped,
+        half_life_days=settings.half_life_days,
+        user_table=users,
     )
     split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
     weights = dict(grown.weights)
@@ -150,7 +157,7 @@ def update_model(
             metrics={} if verdict is None else {"newest": dict(verdict.after)},
             training=dict(artefact.training) | {"updates": [*artefact.training.get("updates", []), report]},
         ),
-        UpdateState(LearnedLog(dataset.users, dataset.sequences, dataset.timestamps), optimiser),
+        UpdateState(LearnedLog.of(dataset), optimiser),
         verdict,
         new_rows=extended.num_new,
         skipped_rows=skipped,

@@ -21,6 +21,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from beamtree.config import Config
+from beamtree.data.request_features import RequestFeatures
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import ArtefactError, InputError, SettingsError
 from beamtree.model.trend import Trend
@@ -38,6 +39,7 @@ FITTED_ITEMS = "fitted_items"
 """Under this name `training` says how many items the fit knew, where others were added since."""
 SHOWN_CHARACTERS = 2000
 """What is told of a fault, at most: a hostile file can make a message of any length."""
+REQUEST_FEATURES = "request_features.json"
 REMEDY = "Copy the folder again or fit the model again."
 
 
@@ -46,19 +48,22 @@ class Artefact:
     """Everything that retrieval needs, and what is known about how it came to be.
 
     weights: arrays by part and name, such as attention/node_table; popularity: (items,), training interactions of each
-    item; item_table: a row for each dense item, item_id first; metrics: {"test": {"f@20": ...}, ...};
-    data_fingerprint: names the prepared log, so that its held-out users can be found again.
-    Removed items (`tree.removed`) are in all of these, and in no answer.
+    item, or the sum of their weights; item_table: a row for each dense item, item_id first; metrics:
+    {"test": {"f@20": ...}, ...}; data_fingerprint: names the prepared log, so that its held-out users can be found
+    again.
+    request_features: what is read of users and contexts. Removed items (`tree.removed`) are in all of these, and in no
+    answer.
     """
 
     config: Config
     weights: Mapping[str, npt.NDArray[Any]]
     tree: ItemTree
-    popularity: npt.NDArray[np.int64]
+    popularity: npt.NDArray[Any]
     item_table: pl.DataFrame
     data_fingerprint: str
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     training: Mapping[str, Any] = field(default_factory=dict)
+    request_features: RequestFeatures = field(default_factory=RequestFeatures)
     version: str = ""
 
     def __post_init__(self) -> None:
@@ -115,6 +120,9 @@ def save_artefact(directory: Path, artefact: Artefact) -> None:
         "index.safetensors": write_arrays(index),
         "items.parquet": lambda path: artefact.item_table.write_parquet(path),
     }
+    if artefact.request_features:
+        stated = json.dumps(artefact.request_features.as_json())
+        files[REQUEST_FEATURES] = lambda path: path.write_text(stated, encoding="utf-8")
     write_bundle(directory, manifest, files=files)
 
 
@@ -140,6 +148,7 @@ def load_artefact(directory: Path) -> Artefact:
             data_fingerprint=stated.data_fingerprint,
             metrics=stated.metrics,
             training=stated.training,
+            request_features=_request_features(directory, manifest),
             version=manifest_version(manifest),
         )
         _check_sizes(artefact)
@@ -246,12 +255,23 @@ def _item_table(content: Content, *, rows: int) -> pl.DataFrame:
     return pl.read_parquet(packed)
 
 
+def _request_features(directory: Path, manifest: Mapping[str, Any]) -> RequestFeatures:
+    if REQUEST_FEATURES not in manifest["files"]:
+        return RequestFeatures()
+    stated = json.loads(read_file(directory, manifest, REQUEST_FEATURES).tobytes())
+    if not isinstance(stated, dict):
+        raise InputError(f"Expected an object in {REQUEST_FEATURES}, got {type(stated).__name__}.")
+    return RequestFeatures.from_json(stated)
+
+
 def _check_sizes(artefact: Artefact) -> None:
     """InputError where the arrays beside the weights do not fit the tree."""
     popularity = artefact.popularity
-    if popularity.shape != (artefact.tree.num_items,) or popularity.dtype.kind not in "iu":
+    if popularity.dtype.kind == "f" and not np.isfinite(popularity).all():
+        raise InputError("Expected the popularity as finite numbers, got some that are not.")
+    if popularity.shape != (artefact.tree.num_items,) or popularity.dtype.kind not in "iuf":
         raise InputError(
-            f"Expected the popularity as integers of shape {(artefact.tree.num_items,)}, got {popularity.dtype} of "
+            f"Expected the popularity as numbers of shape {(artefact.tree.num_items,)}, got {popularity.dtype} of "
             f"shape {popularity.shape}."
         )
     if "item_id" not in artefact.item_table.columns:

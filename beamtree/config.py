@@ -39,26 +39,58 @@ class _Section(BaseModel):
 class LogSettings(_Section):
     """How a log is read; kept with the model, so that the same log is read the same way again."""
 
-    columns: dict[str, str] = Field({}, description="our name -> the file's, for user_id, item_id, timestamp, rating")
+    columns: dict[str, str] = Field(
+        {}, description="our name -> the file's, for user_id, item_id, timestamp, rating, event_type"
+    )
     item_columns: dict[str, str] = Field({}, description="our name -> the item table's: item_id, category, title")
     item_features: dict[str, Literal["category", "categories", "number", "vector", "ignore"]] = Field(
         {}, description="column of the item table -> what it is as a feature; default: inferred from its values"
+    )
+    user_features: dict[str, Literal["category", "categories", "number", "vector", "ignore"]] = Field(
+        {}, description="column of the user table -> what it is as a feature; default: inferred from its values"
+    )
+    context_features: dict[str, Literal["category", "categories", "number", "vector"]] = Field(
+        {}, description="column of the log that says in which context somebody acts -> what it is as a feature"
     )
     min_rating: float | None = Field(None, description="keep rows rated at least so")
     event_type: dict[str, list[str]] = Field({}, description="column -> values: keep rows that have one of them")
     since: str | float | None = Field(None, description="keep rows from this moment on")
     until: str | float | None = Field(None, description="keep rows before this moment")
+    event_weights: dict[str, Annotated[float, Field(ge=0.0, allow_inf_nan=False)]] = Field(
+        {}, description="event type -> what such a row counts as a target, 0: it is left out; default: 1 each"
+    )
+    target_events: tuple[str, ...] = Field(
+        (), description="event types that are recommended and evaluated, all others are history; default: all"
+    )
+    half_life_days: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = Field(
+        None, description="a row counts half as much as one so many days later; default: age does not matter"
+    )
     bad_rows: Literal["error", "skip"] = Field("error", description="stop at a bad row, or leave it out and list it")
     row_order: bool = Field(False, description="the log has no timestamps: its rows stand in the order of time")
 
     def contradictions(self) -> list[str]:
-        """Times asked of a log that is read without them."""
-        given = {"since": self.since, "until": self.until, "columns.timestamp": self.columns.get("timestamp")}
-        return [
+        """Times asked of a log that is read without them; targets that count nothing."""
+        given = {
+            "since": self.since,
+            "until": self.until,
+            "half_life_days": self.half_life_days,
+            "columns.timestamp": self.columns.get("timestamp"),
+        }
+        found = [
             f"log.{name} is about timestamps, log.row_order = true reads none: leave one of them out"
             for name, value in given.items()
             if self.row_order and value is not None
         ]
+        if self.event_weights and not any(self.event_weights.values()):
+            found.append(
+                "log.event_weights are all 0: nothing would be left of the log; give some type a weight above 0"
+            )
+        weightless = [name for name in self.target_events if self.event_weights and not self.event_weights.get(name)]
+        if weightless:
+            found.append(
+                f"log.target_events has {weightless[0]!r}, which has no weight above 0 in log.event_weights: add it"
+            )
+        return found
 
 
 class DataSettings(_Section):

@@ -25,6 +25,7 @@ from beamtree.data.prepare import prepare_log
 from beamtree.data.raw_ids import Ids
 from beamtree.data.split import HeldOut
 from beamtree.data.tables import Source
+from beamtree.data.users import read_users
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
@@ -93,6 +94,7 @@ class DeepTreeRetriever:
         interactions: InteractionLog | Source,
         items: Source | None = None,
         *,
+        users: Source | None = None,
         work_dir: str | Path | None = None,
         resume: bool = False,
         estimator_cache: str | Path | None = None,
@@ -102,7 +104,8 @@ class DeepTreeRetriever:
     ) -> Self:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
 
-        items: a table with item_id and, where known, category and title; `log.item_columns` maps other names.
+        items: a table with item_id and, where known, category and title; `log.item_columns` maps other names. users: a
+        table with user_id, called as in the log, and columns that are read as features.
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
@@ -125,7 +128,10 @@ class DeepTreeRetriever:
             self._refuse_settings_that_need_items()
         item_table = None if items is None else read_items(items, columns=self._given.log.item_columns)
         checked = self._read(interactions)
-        prepared = prepare_log(checked, config=self._given, items=item_table)
+        user_table = None if users is None else read_users(users, columns=self._given.log.columns)
+        if user_table is None and self._given.log.user_features:
+            raise SettingsError("log.user_features names columns of a user table: give that too, users=... (--users).")
+        prepared = prepare_log(checked, config=self._given, items=item_table, users=user_table)
         config, dataset = prepared.config, prepared.dataset
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
@@ -165,6 +171,7 @@ class DeepTreeRetriever:
         interactions: InteractionLog | Source,
         items: Source | None = None,
         *,
+        users: Source | None = None,
         force: bool = False,
         work_dir: str | Path | None = None,
         resume: bool = False,
@@ -173,10 +180,10 @@ class DeepTreeRetriever:
     ) -> Self:
         """Go on with the rows of a log that are newer than all that was learned from, new items and users included.
 
-        items: a table that describes new items. force: take the update even if it does worse than the model as it is
-        when both are asked what a tenth of the users did in the new rows; otherwise UpdateRefused, and nothing
-        changes. A loaded model finds what it needs beside its folder, where `save` left it. The other arguments are
-        those of `fit`.
+        items: a table that describes new items; users: one that describes users, new and old. force: take the update
+        even if it does worse than the model as it is when both are asked what a tenth of the users did in the new
+        rows; otherwise UpdateRefused, and nothing changes. A loaded model finds what it needs beside its folder, where
+        `save` left it. The other arguments are those of `fit`.
         """
         from beamtree.training.events import ModelUpdated
         from beamtree.training.interrupt import stop_requests
@@ -194,6 +201,7 @@ class DeepTreeRetriever:
                 self._update_state(),
                 self._read(interactions),
                 items=item_table,
+                users=None if users is None else read_users(users, columns=self.config.log.columns),
                 continuation=Continuation(say, should_stop, directory, resume=resume),
             )
             if not force:

@@ -176,7 +176,8 @@ ITEMS = small_artefact().item_table
         ("items.parquet", parquet(pl.DataFrame({"item_id": pl.zeros(10**7, eager=True)})), "has 10000000 rows"),
         ("items.parquet", parquet(ITEMS.drop("item_id")), "Expected a column item_id"),
         ("index.safetensors", save({"popularity": np.zeros(6, np.int64)}), "KeyError: 'item_at_leaf'"),
-        ("index.safetensors", save({"item_at_leaf": np.arange(6), "popularity": np.zeros(6)}), "got float64"),
+        ("index.safetensors", save({"item_at_leaf": np.arange(6), "popularity": np.zeros(6, bool)}), "got bool"),
+        ("index.safetensors", save({"item_at_leaf": np.arange(6), "popularity": np.full(6, np.nan)}), "finite numbers"),
         ("index.safetensors", save({"item_at_leaf": np.arange(6), "popularity": np.arange(5)}), r"got .* shape \(5,\)"),
         (
             "weights.safetensors",
@@ -184,7 +185,7 @@ ITEMS = small_artefact().item_table
             "mlp.3.bias hold values that are not",
         ),
     ],
-    ids=["noise", "rows", "bomb", "no ids", "no leaves", "popularity", "too few", "not finite"],
+    ids=["noise", "rows", "bomb", "no ids", "no leaves", "popularity", "no number", "too few", "not finite"],
 )
 def test_files_that_contradict_each_other_are_refused(saved: Path, name: str, content: bytes, message: str) -> None:
     rewrite(saved, name, content)

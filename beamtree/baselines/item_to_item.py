@@ -49,7 +49,10 @@ def count_transitions(dataset: Dataset, split: Split) -> TransitionScores:
     """Count what followed what inside the training spans; an item does not follow itself."""
     num_items = len(dataset.items)
     most = min(num_items, max(MIN_FOLLOWERS, MAX_PAIRS // num_items))
-    followers = count_followers(dataset.sequences.items, split.train, num_items=num_items, window=WINDOW, most=most)
+    sequences = dataset.sequences
+    followers = count_followers(
+        sequences.items, split.train, num_items=num_items, window=WINDOW, most=most, weights=sequences.weights
+    )
     return TransitionScores(followers, np.log1p(followers.counts).astype(np.float32))
 
 

@@ -55,4 +55,7 @@ class Popularity:
 
 def popular_items(dataset: Dataset, split: Split) -> PopularItems:
     """Items ranked by their interactions inside the training spans."""
-    return PopularItems(count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)))
+    sequences = dataset.sequences
+    return PopularItems(
+        count_items(sequences.items, split.train, num_items=len(dataset.items), weights=sequences.weights)
+    )

@@ -93,7 +93,7 @@ class FirstInteractions:
 
 
 def find_neighbours(
-    rows: pl.DataFrame, *, item_table: pl.DataFrame, popularity: Int64Array, first: FirstInteractions
+    rows: pl.DataFrame, *, item_table: pl.DataFrame, popularity: AnyArray, first: FirstInteractions
 ) -> Neighbours:
     """Neighbours of the new items whose rows these are, among the items of the table; popularity: (items,)."""
     groups: list[tuple[Int64Array, Float32Array]] = []

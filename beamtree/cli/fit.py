@@ -9,7 +9,7 @@ import typer
 
 from beamtree.cli.console import fit_progress, messages, results, show_comparison
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ItemColumnOption, ItemsOption, LogArgument, estimators_beside, parse_pairs
+from beamtree.cli.options import ItemColumnOption, ItemsOption, LogArgument, UsersOption, estimators_beside, parse_pairs
 from beamtree.config import Config, PresetName
 from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
@@ -29,6 +29,7 @@ def fit(
     *,
     items: ItemsOption = None,
     item_column: ItemColumnOption = None,
+    users: UsersOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the model.")] = Path("models/beamtree"),
     preset: Annotated[
         PresetName,
@@ -100,6 +101,7 @@ def fit(
             model.fit(
                 interactions,
                 items,
+                users=users,
                 work_dir=work_dir,
                 resume=resume,
                 estimator_cache=estimators,

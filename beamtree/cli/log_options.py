@@ -104,7 +104,7 @@ class LogOptions:
         columns = dict(kept["columns"])
         if given.get("row_order"):
             columns.pop(TIMESTAMP, None)
-            kept |= {"since": None, "until": None}
+            kept |= {"since": None, "until": None, "half_life_days": None}
         elif {"since", "until"} & given.keys() or TIMESTAMP in given.get("columns", {}):
             kept["row_order"] = False
         return Config.resolve({"log": {**kept, **given, "columns": {**columns, **given.get("columns", {})}}}).log
@@ -118,7 +118,14 @@ class LogOptions:
         return log
 
 
-_NO_FILTERS: Mapping[str, Any] = {"min_rating": None, "event_type": {}, "since": None, "until": None}
+_NO_FILTERS: Mapping[str, Any] = {
+    "min_rating": None,
+    "event_type": {},
+    "event_weights": {},
+    "target_events": (),
+    "since": None,
+    "until": None,
+}
 
 
 def takes_log_options(command: Callable[..., None]) -> Callable[..., None]:

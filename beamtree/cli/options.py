@@ -16,6 +16,9 @@ LogArgument = Annotated[
 ]
 LogOption = Annotated[str, typer.Option("--log", help="Interaction log: a file, a folder or a glob.")]
 ItemsOption = Annotated[str | None, typer.Option("--items", help="Item table with item_id, category, title, ...")]
+UsersOption = Annotated[
+    str | None, typer.Option("--users", help="User table with user_id, called as in the log, and any other columns.")
+]
 ItemColumnOption = Annotated[
     list[str] | None,
     typer.Option("--item-column", help=f"Name in the item table: OURS=THEIRS, for {', '.join(MAPPABLE_ITEM_COLUMNS)}."),

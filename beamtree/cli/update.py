@@ -13,7 +13,7 @@ from beamtree.catalogue.item_rows import read_new_items
 from beamtree.cli.console import fit_progress, messages, results
 from beamtree.cli.ids import describe_unknown, find_items
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ItemColumnOption, ItemsOption, ModelArgument, parse_pairs
+from beamtree.cli.options import ItemColumnOption, ItemsOption, ModelArgument, UsersOption, parse_pairs
 from beamtree.errors import InputError, UnknownIdsError
 from beamtree.model_card import write_model_card
 from beamtree.progress import bullet_list
@@ -33,6 +33,7 @@ def update(
     ] = None,
     items: ItemsOption = None,
     item_column: ItemColumnOption = None,
+    users: UsersOption = None,
     remove: Annotated[
         str | None,
         typer.Option(
@@ -66,6 +67,8 @@ def update(
     if log is None and (force or resume or reading.given()):
         given = [*reading.given(), *(["--force"] if force else []), *(["--resume"] if resume else [])]
         raise InputError(f"{' and '.join(given)} are about new rows: give them with --log LOG, or leave it out.")
+    if log is None and users is not None:
+        raise InputError("--users describes the users of new rows: give them with --log LOG, or leave it out.")
     if items is None and item_columns:
         raise InputError("--item-column names columns of the item table: give that too, with --items TABLE.")
     target = model if out is None else out
@@ -80,6 +83,7 @@ def update(
                 log,
                 items=items,
                 item_columns=item_columns,
+                users=users,
                 remove=remove,
                 force=force,
                 resume=resume,
@@ -105,6 +109,7 @@ def _learn_on(
     *,
     items: str | None,
     item_columns: dict[str, str],
+    users: str | None,
     remove: str | None,
     force: bool,
     resume: bool,
@@ -124,7 +129,7 @@ def _learn_on(
     work_dir = target.absolute().with_name(f"{target.absolute().name}.checkpoint")
     rows = reading.read(log, retriever.config.log)
     with fit_progress() as listen:
-        retriever.update(rows, table, force=force, work_dir=work_dir, resume=resume, listen=listen)
+        retriever.update(rows, table, users=users, force=force, work_dir=work_dir, resume=resume, listen=listen)
     retriever.save(target)
     shutil.rmtree(work_dir, ignore_errors=True)
 

@@ -12,12 +12,17 @@ USER_ID: Final = "user_id"
 ITEM_ID: Final = "item_id"
 TIMESTAMP: Final = "timestamp"
 RATING: Final = "rating"
+EVENT_TYPE: Final = "event_type"
+WEIGHT: Final = "weight"
 CATEGORY: Final = "category"
 TITLE: Final = "title"
 GENRES: Final = "genres"
 
 INTERACTION_COLUMNS: Final = (USER_ID, ITEM_ID, TIMESTAMP)
-MAPPABLE_INTERACTION_COLUMNS: Final = (*INTERACTION_COLUMNS, RATING)
+WEIGHTED_COLUMNS: Final = (*INTERACTION_COLUMNS, WEIGHT)
+MAPPABLE_INTERACTION_COLUMNS: Final = (*INTERACTION_COLUMNS, RATING, EVENT_TYPE)
+CONTEXT_PREFIX: Final = "context."
+"""In front of the names of a log's context columns, so that they meet no other column."""
 MAPPABLE_ITEM_COLUMNS: Final = (ITEM_ID, CATEGORY, TITLE)
 
 
@@ -43,12 +48,14 @@ class Mapper:
 
 LOG_MAPPER: Final = Mapper("read_interactions", "--column")
 ITEM_MAPPER: Final = Mapper("read_items", "--item-column")
+USER_MAPPER: Final = Mapper("read_users", "--column")
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     USER_ID: ("user", "uid", "customer", "client", "visitor", "member", "account", "session", "reviewer", "person"),
     ITEM_ID: ("item", "iid", "sku", "product", "article", "movie", "film", "book", "song", "track", "video", "asin"),
     TIMESTAMP: ("time", "ts", "date", "datetime", "day", "created", "when", "moment", "unixtime"),
     RATING: ("rating", "stars", "score", "rate"),
+    EVENT_TYPE: ("event", "action", "behavior", "behaviour", "activity", "type"),
     CATEGORY: ("category", "genre", "genres", "class", "type", "department", "group"),
     TITLE: ("title", "name", "label", "headline", "description"),
 }

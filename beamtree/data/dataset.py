@@ -1,6 +1,6 @@
 """A log made ready for learning: dense ids, flat sequences sorted by time, one row per item."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -9,10 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID
-from beamtree.data.interactions import InteractionLog, ReadReport
+from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID, WEIGHT
+from beamtree.data.context import context_in_time
+from beamtree.data.interactions import InteractionLog
 from beamtree.data.items import check_items
+from beamtree.data.read_report import ReadReport
+from beamtree.data.row_weights import decayed, none_if_equal, time_decay
 from beamtree.data.sequences import Sequences
+from beamtree.data.users import rows_of_users
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, SettingsError
 
@@ -58,7 +62,9 @@ class Dataset:
     users, items: Vocabulary, both in ascending order of raw id; sequences: one per user, oldest interaction first.
     item_table: one row per dense item, in dense order; item_id first, then category and title (null where unknown),
     then whatever else the item table had. timestamps: int64 or float64 (N,), aligned with sequences.items, or None.
-    report: what preparing dropped, where it was prepared from a log.
+    report: what preparing dropped, where it was prepared from a log. user_table: one row per dense user, user_id first,
+    null where nothing is known, or None; context: the context columns of the log, N rows aligned with sequences.items,
+    or None.
     """
 
     users: Vocabulary
@@ -67,6 +73,8 @@ class Dataset:
     item_table: pl.DataFrame
     timestamps: Times | None = None
     report: PrepareReport | None = None
+    user_table: pl.DataFrame | None = None
+    context: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         if len(self.sequences) != len(self.users):
@@ -77,6 +85,11 @@ class Dataset:
             raise DataError(
                 f"Expected one time per interaction, {self.sequences.items.shape}, got {self.timestamps.shape}."
             )
+        users, context = self.user_table, self.context
+        if users is not None and (users.height != len(self.users) or not users[USER_ID].equals(self.users.ids)):
+            raise DataError("Expected the user table to have one row per user, in the order of the users.")
+        if context is not None and context.height != len(self.sequences.items):
+            raise DataError(f"Expected one context per interaction, {len(self.sequences.items)}, got {context.height}.")
 
     def __repr__(self) -> str:
         interactions = len(self.sequences.items)
@@ -84,7 +97,7 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over the types, the vocabularies, the flat arrays and the times: equal data, equal fingerprint."""
+        """sha256 over types, vocabularies, the flat arrays, times and weights: equal data, equal fingerprint."""
         digest = sha256()
         for vocabulary in (self.users, self.items):
             digest.update(f"{vocabulary.ids.dtype} {len(vocabulary)};".encode())
@@ -95,7 +108,8 @@ class Dataset:
                 digest.update(lengths.to_numpy().tobytes())
                 digest.update("".join(vocabulary.ids).encode())
         arrays: list[npt.NDArray[Any]] = [self.sequences.offsets, self.sequences.items]
-        for array in arrays if self.timestamps is None else [*arrays, self.timestamps]:
+        optional = [array for array in (self.timestamps, self.sequences.weights) if array is not None]
+        for array in [*arrays, *optional]:
             digest.update(f"{array.dtype.str} {len(array)};".encode())
             digest.update(array.tobytes())
         return digest.hexdigest()
@@ -107,12 +121,16 @@ def prepare_dataset(
     items: pl.DataFrame | None = None,
     min_interactions: int = DEFAULT_MIN_INTERACTIONS,
     catalogue: Catalogue = "log",
+    half_life_days: float | None = None,
+    users: pl.DataFrame | None = None,
 ) -> Dataset:
     """Drop users with fewer than `min_interactions`, number users and items, and sort each user's items by time.
 
     Sorting is stable: rows of the same time keep the order of the file.
     catalogue="log": the items that the kept users touched; "items": those and all of the item table.
     items: a table as `read_items` returns it; items of the log that it lacks get null metadata.
+    half_life_days: an interaction counts half as much as one so many days later; the newest one counts in full.
+    users: a table as `read_users` returns it; users of the log that it lacks have null in its columns.
     DataError where no user is long enough, where the catalogue has a single item, or where the item table repeats ids.
     """
     if min_interactions < 1:
@@ -124,21 +142,24 @@ def prepare_dataset(
     table = None if items is None else check_items(items, file="the item table")
 
     frame = log.frame
-    users = _users_long_enough(frame, min_interactions=min_interactions)
-    dense_user = users.encode(frame[USER_ID])
+    kept_users = _users_long_enough(frame, min_interactions=min_interactions)
+    dense_user = kept_users.encode(frame[USER_ID])
     kept = dense_user >= 0
     if not kept.all():
         frame, dense_user = frame.filter(pl.Series(kept)), dense_user[kept]
     vocabulary = _item_vocabulary(frame[ITEM_ID], table=table if catalogue == "items" else None)
     frame = frame.with_columns(_in_type_of(frame[ITEM_ID], vocabulary))
     item_table = _item_table(vocabulary, table=table)
-    sequences, timestamps = order_in_time(frame, dense_user=dense_user, num_users=len(users), items=vocabulary)
+    sequences, timestamps = order_in_time(frame, dense_user=dense_user, num_users=len(kept_users), items=vocabulary)
+    if half_life_days is not None:
+        decay = time_decay(timestamps, newest=timestamps.max().item(), half_life_days=half_life_days)
+        sequences = replace(sequences, weights=none_if_equal(decayed(sequences.weights, decay)))
     missing = _count_missing(vocabulary, table=table)
     report = PrepareReport(
         reading=log.report,
         min_interactions=min_interactions,
         users_in=log.frame[USER_ID].n_unique(),
-        users_kept=len(users),
+        users_kept=len(kept_users),
         items_in=log.frame[ITEM_ID].n_unique(),
         items_kept=len(vocabulary),
         interactions_in=log.frame.height,
@@ -146,7 +167,16 @@ def prepare_dataset(
         items_without_metadata=missing,
         mismatch=_mismatch(frame[ITEM_ID], table=table, missing=missing),
     )
-    return Dataset(users, vocabulary, sequences, item_table, timestamps, report)
+    return Dataset(
+        kept_users,
+        vocabulary,
+        sequences,
+        item_table,
+        timestamps,
+        report,
+        user_table=None if users is None else rows_of_users(kept_users, users),
+        context=context_in_time(frame, dense_user=dense_user),
+    )
 
 
 def _users_long_enough(frame: pl.DataFrame, *, min_interactions: int) -> Vocabulary:
@@ -213,10 +243,12 @@ def order_in_time(
     frame: pl.DataFrame, *, dense_user: npt.NDArray[np.int32], num_users: int, items: Vocabulary
 ) -> tuple[Sequences, Times]:
     """Rows sorted by user, then time, then file order, as sequences and their times; all users and items are known."""
+    weights = {WEIGHT: frame[WEIGHT]} if WEIGHT in frame.columns else {}
     ordered = pl.DataFrame(
-        {USER_ID: dense_user, TIMESTAMP: frame[TIMESTAMP], ITEM_ID: items.encode(frame[ITEM_ID])}
+        {USER_ID: dense_user, TIMESTAMP: frame[TIMESTAMP], ITEM_ID: items.encode(frame[ITEM_ID]), **weights}
     ).sort(USER_ID, TIMESTAMP, maintain_order=True)
     offsets = np.zeros(num_users + 1, dtype=np.int64)
     np.cumsum(np.bincount(dense_user, minlength=num_users), out=offsets[1:])
     flat = np.ascontiguousarray(ordered[ITEM_ID].to_numpy())
-    return Sequences(items=flat, offsets=offsets), np.ascontiguousarray(ordered[TIMESTAMP].to_numpy())
+    counts = none_if_equal(np.ascontiguousarray(ordered[WEIGHT].to_numpy())) if weights else None
+    return Sequences(items=flat, offsets=offsets, weights=counts), np.ascontiguousarray(ordered[TIMESTAMP].to_numpy())

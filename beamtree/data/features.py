@@ -13,10 +13,11 @@ from hashlib import blake2b
 from typing import Any, Final, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
+from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE, USER_ID
 from beamtree.errors import DataError, SettingsError
 from beamtree.types import Float32Array, Float64Array, Int32Array
 
@@ -53,6 +54,10 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    def take(self, rows: npt.NDArray[np.integer] | slice) -> "Features":
+        """The features of some of the rows, in the given order."""
+        return Features(self.entries[rows], self.weights[rows], self.vectors[rows])
 
     def digest(self) -> str:
         """Equal features, equal digest."""
@@ -186,10 +191,10 @@ class FeatureSchema:
             first += column.num_rows
         return Features(*_padded(found, height=table.height), np.concatenate(vectors, axis=1))
 
-    def lines(self) -> list[str]:
-        """What is read from the columns, as a sentence."""
+    def lines(self, *, of: str = "the items") -> list[str]:
+        """What is read from the columns, as a sentence; of: whose features they are."""
         described = ", ".join(column.described() for column in self.columns)
-        return [f"features of the items: {described}"] if described else []
+        return [f"features of {of}: {described}"] if described else []
 
     def as_json(self) -> list[dict[str, Any]]:
         """For a file; `from_json` reads it."""
@@ -209,7 +214,7 @@ class FeatureSchema:
 def _kind_of(column: pl.Series) -> FeatureKind | None:
     """The kind that the values of a column suggest; None where they are no features."""
     dtype, present = column.dtype, column.drop_nulls()
-    if column.name in (ITEM_ID, TITLE) or present.is_empty():
+    if column.name in (ITEM_ID, USER_ID, TITLE) or present.is_empty():
         return None
     if column.name == CATEGORY:
         return "category"

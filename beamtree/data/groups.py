@@ -4,7 +4,7 @@ import numpy as np
 
 from beamtree.data.sequences import Sequences
 from beamtree.errors import DataError, SettingsError
-from beamtree.types import Int32Array
+from beamtree.types import Int32Array, Int64Array
 
 
 def find_long_users(sequences: Sequences, *, min_held_out: int) -> Int32Array:
@@ -17,6 +17,35 @@ def find_long_users(sequences: Sequences, *, min_held_out: int) -> Int32Array:
             "Lower data.min_held_out (--set data.min_held_out=N), or hold out nothing (--holdout none)."
         )
     return users
+
+
+def users_with_targets(users: Int32Array, sequences: Sequences, *, starts: Int64Array, ends: Int64Array) -> Int32Array:
+    """Those of some users who have a target in their span, of (users,); all where everything may be a target."""
+    if sequences.target_places is None:
+        return users
+    return users[sequences.count_targets(starts, ends)[users] > 0]
+
+
+def last_two_targets(
+    sequences: Sequences, users: Int32Array, *, min_held_out: int
+) -> tuple[Int32Array, Int64Array, Int64Array]:
+    """Where the last two targets of some users are, both (users,); and those users who have two, and a history.
+
+    DataError where nobody has.
+    """
+    start, end = sequences.offsets[:-1], sequences.offsets[1:]
+    places = sequences.target_places
+    if places is None:
+        return users, end - 2, end - 1
+    after = np.searchsorted(places, end)
+    last, before_last = places[np.maximum(after - 1, 0)], places[np.maximum(after - 2, 0)]
+    kept = users[(sequences.count_targets(start, end)[users] >= 2) & (before_last[users] > start[users])]
+    if len(kept) == 0:
+        raise DataError(
+            f"No user can be held out: of the {len(users):,} with {min_held_out} interactions none has two of the "
+            "types in log.target_events after the first. Name more types, or hold out nothing (--holdout none)."
+        )
+    return kept, before_last, last
 
 
 def describe_users(num_learned: int, num_long: int, *, min_held_out: int) -> str:

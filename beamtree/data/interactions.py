@@ -1,8 +1,7 @@
-"""Read a log of interactions, check every row, and keep three columns: user_id, item_id, timestamp."""
+"""Read a log of interactions, check every row, and keep user_id, item_id, timestamp, and a weight where rows differ."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,8 @@ import polars as pl
 
 from beamtree.config import LogSettings
 from beamtree.data.columns import (
+    CONTEXT_PREFIX,
+    EVENT_TYPE,
     INTERACTION_COLUMNS,
     ITEM_ID,
     LOG_MAPPER,
@@ -17,10 +18,14 @@ from beamtree.data.columns import (
     RATING,
     TIMESTAMP,
     USER_ID,
+    WEIGHT,
+    WEIGHTED_COLUMNS,
     check_mapping,
     require_columns,
     require_event_columns,
 )
+from beamtree.data.context import typed_context, with_context
+from beamtree.data.events import EVENT_KINDS, EventTypes, parse_events
 from beamtree.data.parse import (
     ID_KINDS,
     NUMBER_KINDS,
@@ -31,60 +36,51 @@ from beamtree.data.parse import (
     parse_times,
     unify_ids,
 )
+from beamtree.data.read_report import Moment, ReadReport, describe_filters
 from beamtree.data.rejects import SKIP_REMEDY, ParsedColumn, check_rows, write_rejects
 from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table, read_tables
 from beamtree.errors import DataError, SettingsError
 
 MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
-Moment = str | float | date
-
-
-@dataclass(frozen=True)
-class ReadReport:
-    """What reading a log did to its rows. rows_read = rows kept + rejected + filtered + repeated.
-
-    filters: what rows had to meet, as it was asked for.
-    """
-
-    files: tuple[str, ...] = ()
-    rows_read: int = 0
-    rows_rejected: int = 0
-    rows_filtered: int = 0
-    rows_repeated: int = 0
-    rejects_file: str | None = None
-    filters: tuple[str, ...] = ()
-
-    def lines(self) -> list[str]:
-        """The report as sentences to print or to log."""
-        files = self.files[0] if len(self.files) == 1 else f"{len(self.files):,} files"
-        said = [f"{_count(self.rows_read, 'row')} read from {files}"]
-        if self.rows_rejected:
-            said.append(f"{_count(self.rows_rejected, 'bad row')} left out, listed in {self.rejects_file}")
-        if self.rows_filtered:
-            said.append(f"{_count(self.rows_filtered, 'row')} left out by the filters: {', '.join(self.filters)}")
-        if self.rows_repeated:
-            said.append(f"{_count(self.rows_repeated, 'exact repeat')} dropped")
-        return said
+_ALLOWED_TYPES: Mapping[str, tuple[type[pl.DataType], ...]] = {
+    USER_ID: (pl.Int64, pl.String),
+    ITEM_ID: (pl.Int64, pl.String),
+    TIMESTAMP: (pl.Int64, pl.Float64),
+    WEIGHT: (pl.Float32,),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InteractionLog:
-    """A checked log in file order: user_id and item_id (Int64 or String), timestamp (Int64 or Float64), no nulls."""
+    """A checked log in file order: user_id and item_id (Int64 or String), timestamp (Int64 or Float64), no nulls.
+
+    A further column weight (Float32, at least 0) says what each row counts as a target, 0 = nothing: it is history for
+    others. Without it all rows count 1. Columns named context.NAME behind it say in which context somebody acted; null
+    = unknown.
+    """
 
     frame: pl.DataFrame
-    report: ReadReport = ReadReport()
+    report: ReadReport = field(default_factory=ReadReport)
 
     def __post_init__(self) -> None:
-        if tuple(self.frame.columns) != INTERACTION_COLUMNS:
-            raise DataError(f"A log has the columns {', '.join(INTERACTION_COLUMNS)}, got {self.frame.columns}.")
-        for name, dtype in self.frame.schema.items():
-            allowed = (pl.Int64, pl.Float64) if name == TIMESTAMP else (pl.Int64, pl.String)
+        own = tuple(name for name in self.frame.columns if not name.startswith(CONTEXT_PREFIX))
+        if own not in (INTERACTION_COLUMNS, WEIGHTED_COLUMNS):
+            raise DataError(
+                f"A log has the columns {', '.join(INTERACTION_COLUMNS)} and maybe {WEIGHT}, got {self.frame.columns}."
+            )
+        for name in own:
+            dtype = self.frame.schema[name]
+            allowed = _ALLOWED_TYPES[name]
             if dtype not in allowed:
-                raise DataError(f"{name} is {allowed[0]} or {allowed[1]} in a log, got {dtype}: use read_interactions.")
+                raise DataError(
+                    f"{name} is {' or '.join(map(str, allowed))} in a log, got {dtype}: use read_interactions."
+                )
             if self.frame[name].null_count():
                 raise DataError(f"A log holds no nulls, but {name} does: use read_interactions.")
         if self.frame.height == 0:
             raise DataError("A log holds at least one interaction, got none.")
+        if WEIGHT in self.frame.columns and not self.frame[WEIGHT].is_between(0.0, float("inf"), closed="left").all():
+            raise DataError("The weights of a log are finite and at least 0, but some are not: use read_interactions.")
 
     def __len__(self) -> int:
         return self.frame.height
@@ -99,6 +95,9 @@ def read_interactions(
     columns: Mapping[str, str] | None = None,
     min_rating: float | None = None,
     event_type: Mapping[str, Collection[str | int]] | None = None,
+    event_weights: Mapping[str, float] | None = None,
+    target_events: Collection[str] | None = None,
+    context: Collection[str] = (),
     since: Moment | None = None,
     until: Moment | None = None,
     bad_rows: BadRows = "error",
@@ -108,9 +107,12 @@ def read_interactions(
     """Read who did what when, from any file or table that `tables` knows.
 
     source: a file, a folder, a glob, or a Polars, pandas or Arrow table.
-    columns: beamtree's name -> the name in the file, for user_id, item_id, timestamp and rating.
+    columns: beamtree's name -> the name in the file, for user_id, item_id, timestamp, rating and event_type.
     min_rating: keep rows whose rating is at least this.
     event_type: keep rows whose column has one of these values, as in {"behaviour": ["buy", "cart"]}.
+    event_weights: what a row counts by its event_type, as in {"buy": 5, "view": 1}; 0 leaves such rows out, and a type
+    that is not listed is an error. target_events: the types that are recommended; all others are history alone.
+    context: columns that say in which context somebody acted, such as a device; missing values are fine.
     since, until: keep since <= timestamp < until; a number on the log's own scale, or a date (UTC).
     bad_rows: "error" stops at a row whose id or time is missing or cannot be understood; "skip" leaves such rows out
     and lists them in rejects_file (by default `<name>.rejects.csv` in the working directory).
@@ -119,7 +121,8 @@ def read_interactions(
 
     Filters on rating and event come before the checks, so a row that is filtered away is never a bad row.
     Ids come back in the type they came in: integers, or texts with every character kept. Times that are dates become
-    seconds since 1970; numbers stay as they are. A repeat of the same user, item and time is dropped and counted.
+    seconds since 1970; numbers stay as they are. A repeat of the same user, item, time and weight is dropped and
+    counted.
     """
     if bad_rows not in ("error", "skip"):
         raise SettingsError(f"bad_rows is 'error' or 'skip', got {bad_rows!r}.")
@@ -131,6 +134,7 @@ def read_interactions(
         name: [values] if isinstance(values, str) else [str(value) for value in values]
         for name, values in (event_type or {}).items()
     }
+    events = EventTypes.of(event_weights, target_events)
     needed = {
         ours: names[ours]
         for ours, is_needed in (
@@ -138,17 +142,19 @@ def read_interactions(
             (ITEM_ID, True),
             (TIMESTAMP, not row_order),
             (RATING, min_rating is not None),
+            (EVENT_TYPE, events is not None),
         )
         if is_needed
     }
 
+    untyped: set[str] = set()
     parts: list[pl.DataFrame] = []
     bad_parts: list[pl.DataFrame] = []
     files: list[str] = []
     rows_read = places_before = 0
     for table in read_tables(
         source,
-        wanted={*needed.values(), *event_values},
+        wanted={*needed.values(), *event_values, *context},
         headerless=MOVIELENS_RATING_COLUMNS,
         bad_rows=bad_rows,
         remedy=SKIP_REMEDY,
@@ -160,7 +166,11 @@ def read_interactions(
         require_columns(needed, present=table.columns, file=table.file, mapper=LOG_MAPPER)
         require_event_columns(event_values, present=table.columns, file=table.file)
         chosen = _choose_rows(table, event_values=event_values, rating=names[RATING], min_rating=min_rating)
-        rating = [ParsedColumn(names[RATING], RATING, parse_ratings, NUMBER_KINDS)] if min_rating is not None else []
+        if events is not None:
+            chosen = chosen.filter(~parse_events(chosen[names[EVENT_TYPE]]).is_in(events.left_out).fill_null(False))
+        others = [ParsedColumn(names[RATING], RATING, parse_ratings, NUMBER_KINDS)] if min_rating is not None else []
+        if events is not None:
+            others.append(ParsedColumn(names[EVENT_TYPE], EVENT_TYPE, parse_events, EVENT_KINDS))
         parsed, bad = check_rows(
             chosen,
             columns=[
@@ -169,13 +179,15 @@ def read_interactions(
                 _row_numbers(places_before)
                 if row_order
                 else ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
-                *rating,
+                *others,
+                ParsedColumn(ROW_INDEX, ROW_INDEX, lambda rows: rows, "the number of a row"),
             ],
             table=table,
             bad_rows=bad_rows,
         )
-        parts.append(parsed.select(INTERACTION_COLUMNS))
+        parts.append(with_context(parsed.drop(RATING, strict=False), chosen, names=context))
         bad_parts.append(bad)
+        untyped |= table.untyped
         places_before += table.num_places
     origin = files[0] if len(files) == 1 else f"{source}"
     if rows_read == 0:
@@ -183,12 +195,16 @@ def read_interactions(
 
     rejected = sum(part.height for part in bad_parts)
     listed = write_rejects(pl.concat(bad_parts), path=rejects_file, source=source) if rejected else None
-    frame = _limit_times(_join_parts(parts), since=since, until=until) if parts else pl.DataFrame()
+    frame = pl.DataFrame()
+    if parts:
+        frame = typed_context(_limit_times(_join_parts(parts), since=since, until=until), untyped=untyped)
     if frame.height == 0:
         raise DataError(
             f"{origin}: no rows left of {rows_read:,}; {rejected:,} were bad and "
             f"{rows_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
         )
+    if events is not None:
+        frame = events.weigh(frame, origin=origin)
     distinct = _drop_repeats(frame)
     report = ReadReport(
         files=tuple(files),
@@ -197,7 +213,14 @@ def read_interactions(
         rows_filtered=rows_read - rejected - frame.height,
         rows_repeated=frame.height - distinct.height,
         rejects_file=listed,
-        filters=_describe_filters(min_rating=min_rating, event_values=event_values, since=since, until=until),
+        filters=describe_filters(
+            min_rating=min_rating,
+            event_values=event_values,
+            since=since,
+            until=until,
+            left_out=[] if events is None else events.left_out,
+        ),
+        events=None if events is None else events.described(),
     )
     return InteractionLog(distinct, report)
 
@@ -209,25 +232,15 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         columns=settings.columns,
         min_rating=settings.min_rating,
         event_type=settings.event_type,
+        event_weights=settings.event_weights,
+        target_events=settings.target_events,
+        context=settings.context_features,
         since=settings.since,
         until=settings.until,
         bad_rows=settings.bad_rows,
         rejects_file=rejects_file,
         row_order=settings.row_order,
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _describe_filters(
-    *, min_rating: float | None, event_values: Mapping[str, list[str]], since: Moment | None, until: Moment | None
-) -> tuple[str, ...]:
-    filters = [] if min_rating is None else [f"rating at least {min_rating:g}"]
-    filters += [f"{name} is {' or '.join(values)}" for name, values in event_values.items()]
-    filters += [] if since is None else [f"since {since}"]
-    return tuple(filters if until is None else [*filters, f"until {until}"])
 
 
 def _row_numbers(places_before: int) -> ParsedColumn:
@@ -260,11 +273,12 @@ def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:
 
 def _drop_repeats(frame: pl.DataFrame) -> pl.DataFrame:
     """Keep the first of equal rows. Only rows whose hash occurs again are compared: few, in most logs none."""
-    hashes = frame.hash_rows()
+    columns = [name for name in frame.columns if not name.startswith(CONTEXT_PREFIX)]
+    hashes = frame.select(columns).hash_rows()
     if hashes.n_unique() == len(hashes):
         return frame
     suspects = frame.with_row_index(ROW_INDEX).filter(hashes.is_duplicated())
-    repeats = suspects.filter(~suspects.select(pl.struct(INTERACTION_COLUMNS).is_first_distinct()).to_series())
+    repeats = suspects.filter(~suspects.select(pl.struct(columns).is_first_distinct()).to_series())
     keep = np.ones(frame.height, dtype=np.bool_)
     keep[repeats[ROW_INDEX].to_numpy()] = False
     return frame.filter(pl.Series(keep))

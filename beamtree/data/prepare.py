@@ -14,6 +14,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
+from beamtree.data.request_features import RequestFeatures
 from beamtree.data.ties import settle_ties
 
 SHORTEST_READ: Final = 10
@@ -39,18 +40,28 @@ class PreparedLog:
     def lines(self) -> list[str]:
         """What was read, what it is like and what follows, as sentences."""
         reading = [] if self.dataset.report is None else self.dataset.report.lines()
-        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config)]
+        features = RequestFeatures.infer(self.dataset, self.config.log).lines()
+        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config), *features]
 
 
-def prepare_log(log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None) -> PreparedLog:
+def prepare_log(
+    log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None, users: pl.DataFrame | None = None
+) -> PreparedLog:
     """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
 
-    items: as in `prepare_dataset`, which also says how this fails.
+    items, users: as in `prepare_dataset`, which also says how this fails.
     """
 
     def prepared(rows: InteractionLog) -> Dataset:
         data = config.data
-        return prepare_dataset(rows, items=items, min_interactions=data.min_interactions, catalogue=data.catalogue)
+        return prepare_dataset(
+            rows,
+            items=items,
+            min_interactions=data.min_interactions,
+            catalogue=data.catalogue,
+            half_life_days=config.log.half_life_days,
+            users=users,
+        )
 
     dataset = prepared(log)
     profile = measure_log(dataset.sequences, dataset.timestamps, num_items=len(dataset.items))
@@ -88,6 +99,7 @@ def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
         explain_seen_items(profile, config=config),
         *_explain_ties(profile, config=config),
         *_explain_history_length(profile, config=config),
+        *_explain_half_life(config),
     ]
 
 
@@ -101,6 +113,12 @@ def _explain_history_length(profile: LogProfile, *, config: Config) -> list[str]
         return [f"{latest}, as estimator.history_length={read} asks"]
     usual = f"95 % of the users have at most {profile.usual_history:,} interactions"
     return [f"{usual}: {latest}; estimator.history_length=N overrules"]
+
+
+def _explain_half_life(config: Config) -> list[str]:
+    """How fast interactions lose weight; nothing where they do not."""
+    days = config.log.half_life_days
+    return [] if days is None else [f"an interaction counts half as much as one {days:g} days later"]
 
 
 def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:

@@ -38,9 +38,10 @@ class LogProfile:
     """Measured once, when a log is read, on its interactions in the order of time.
 
     density: distinct pairs of user and item over all pairs; median_history and its neighbours: interactions per user.
-    repeat_share: interactions with an item that the same user had before. tied_share: interactions that share user and
-    time with another one, so that only the order of the rows tells which came first. tied_pairs: neighbours among
-    those; sorted_share: how many of them follow the item ids, rising or falling, whichever is more; 0 without pairs.
+    repeat_share: of the interactions that may be targets, those with an item that the same user had before. tied_share:
+    interactions that share user and time with another one, so that only the order of the rows tells which came first.
+    tied_pairs: neighbours among those; sorted_share: how many of them follow the item ids, rising or falling, whichever
+    is more; 0 without pairs.
     has_dates: whether times are moments, and not numbers that only put the interactions in order.
     long_history: interactions from which on a history counts as long: 15, or those of the user with the 100th longest
     history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: how many
@@ -111,7 +112,7 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
         shortest_history=int(lengths.min()),
         median_history=int(np.quantile(lengths, 0.5, method="inverted_cdf")),
         longest_history=int(lengths.max()),
-        repeat_share=(len(items) - distinct) / len(items),
+        repeat_share=_repeat_share(sequences, num_items=num_items),
         tied_share=float(tied.mean()),
         tied_pairs=num_pairs,
         sorted_share=max(rising, falling) / num_pairs if num_pairs else 0.0,
@@ -120,6 +121,18 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
         long_users=int(np.count_nonzero(lengths >= long_history)),
         usual_history=int(np.quantile(lengths, USUAL, method="inverted_cdf")),
     )
+
+
+def _repeat_share(sequences: Sequences, *, num_items: int) -> float:
+    """Of the interactions that may be targets, those with an item that the same user had before."""
+    users = np.repeat(np.arange(len(sequences)), sequences.lengths)
+    _, first = np.unique(users * num_items + sequences.items, return_index=True)
+    places = sequences.target_places
+    if places is None:
+        return (len(users) - len(first)) / len(users)
+    is_repeat = np.ones(len(users), dtype=np.bool_)
+    is_repeat[first] = False
+    return float(is_repeat[places].mean())
 
 
 def _long_history(lengths: Int64Array) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.data.features import Features
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.errors import InputError
 from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array
@@ -80,7 +81,8 @@ class Requests:
 
     excluded: items that each request must not get, None = nothing; allowed: (items,), what any of them may get, None =
     everything; users: int32 (n,), the dense user who asks, -1 = unknown; times: (n,), when. Users and times are None
-    where nobody knows them.
+    where nobody knows them. user_features, context: n rows, what a model reads of who asks and in which context; None
+    where it reads nothing.
     """
 
     histories: Histories
@@ -88,6 +90,8 @@ class Requests:
     allowed: BoolArray | None = None
     users: Int32Array | None = None
     times: AnyArray | None = None
+    user_features: Features | None = None
+    context: Features | None = None
 
     def __post_init__(self) -> None:
         if self.excluded is not None and len(self.excluded) != len(self.histories):
@@ -95,7 +99,7 @@ class Requests:
                 f"Expected a list of excluded items for each of {len(self.histories)} histories, "
                 f"got {len(self.excluded)}."
             )
-        for name in ("users", "times"):
+        for name in ("users", "times", "user_features", "context"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.histories):
                 raise InputError(f"Expected {name} for each of {len(self.histories)} histories, got {len(values)}.")
@@ -116,4 +120,6 @@ class Requests:
             excluded=excluded,
             users=None if self.users is None else self.users[rows],
             times=None if self.times is None else self.times[rows],
+            user_features=None if self.user_features is None else self.user_features.take(rows),
+            context=None if self.context is None else self.context.take(rows),
         )

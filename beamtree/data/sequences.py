@@ -1,6 +1,7 @@
 """All histories in one flat array, and windows cut out of it when a batch is made."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -12,17 +13,20 @@ from beamtree.errors import ArtefactError, DataError
 PADDING: Final = -1
 _ITEMS_FILE: Final = "sequence_items.npy"
 _OFFSETS_FILE: Final = "sequence_offsets.npy"
+_WEIGHTS_FILE: Final = "sequence_weights.npy"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sequences:
     """What every user did, oldest first: user u owns `items[offsets[u]:offsets[u + 1]]`.
 
-    items: int32 (N,), dense item ids; offsets: int64 (users + 1,), from 0 to N, never falling. Else DataError.
+    items: int32 (N,), dense item ids; offsets: int64 (users + 1,), from 0 to N, never falling. weights: float32 (N,),
+    what each interaction counts as a target, 0 = it is history alone; None = 1 each. Else DataError.
     """
 
     items: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         items, offsets = self.items, self.offsets
@@ -32,6 +36,13 @@ class Sequences:
             raise DataError(f"Sequence offsets are int64, one more than users, got {offsets.dtype} {offsets.shape}.")
         if offsets[0] != 0 or offsets[-1] != len(items) or (np.diff(offsets) < 0).any():
             raise DataError(f"Sequence offsets rise from 0 to {len(items)}, got {offsets[0]} .. {offsets[-1]}.")
+        weights = self.weights
+        if weights is None:
+            return
+        if weights.dtype != np.float32 or weights.shape != items.shape:
+            raise DataError(f"Weights are float32, one per interaction, got {weights.dtype} {weights.shape}.")
+        if not (np.isfinite(weights) & (weights >= 0.0)).all():
+            raise DataError("Weights of interactions are finite and at least 0, but some are not.")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -44,6 +55,20 @@ class Sequences:
         """Interactions per user, int64 (users,)."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def target_places(self) -> npt.NDArray[np.int64] | None:
+        """Where in the flat items the interactions are that may be targets, rising; None: all of them may."""
+        if self.weights is None or (self.weights > 0.0).all():
+            return None
+        return np.flatnonzero(self.weights > 0.0)
+
+    def count_targets(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many interactions of each span items[start:end], (n,), may be targets."""
+        places = self.target_places
+        if places is None:
+            return np.asarray(ends - starts)
+        return np.searchsorted(places, ends) - np.searchsorted(places, starts)
+
     def of(self, user: int) -> npt.NDArray[np.int32]:
         """The items of one user, oldest first: a view. IndexError outside 0 .. users-1."""
         if not 0 <= user < len(self):
@@ -51,11 +76,15 @@ class Sequences:
         return self.items[self.offsets[user] : self.offsets[user + 1]]
 
     def save(self, directory: str | Path) -> None:
-        """Write the two arrays as .npy files into a directory, which is made where it is missing."""
+        """Write the arrays as .npy files into a directory, which is made where it is missing."""
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / _ITEMS_FILE, self.items, allow_pickle=False)
         np.save(folder / _OFFSETS_FILE, self.offsets, allow_pickle=False)
+        if self.weights is None:
+            (folder / _WEIGHTS_FILE).unlink(missing_ok=True)
+        else:
+            np.save(folder / _WEIGHTS_FILE, self.weights, allow_pickle=False)
 
     @classmethod
     def load(cls, directory: str | Path, *, mmap: bool = True) -> "Sequences":
@@ -67,7 +96,9 @@ class Sequences:
         try:
             items = np.load(folder / _ITEMS_FILE, mmap_mode="r" if mmap else None, allow_pickle=False)
             offsets = np.load(folder / _OFFSETS_FILE, allow_pickle=False)
-            return cls(items=items, offsets=offsets)
+            has_weights = (folder / _WEIGHTS_FILE).is_file()
+            weights = np.load(folder / _WEIGHTS_FILE, allow_pickle=False) if has_weights else None
+            return cls(items=items, offsets=offsets, weights=weights)
         except (OSError, ValueError, EOFError, DataError) as problem:
             raise ArtefactError(f"{folder} should hold saved sequences, but: {problem}") from problem
 
@@ -97,8 +128,26 @@ def flatten_spans(
     ends: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """The items of all spans one after another, and offsets (n + 1,) that tell them apart."""
+    places, offsets = span_places(starts, ends)
+    return np.asarray(items[places], dtype=np.int32), offsets
+
+
+def span_places(
+    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The places start .. end - 1 of all spans one after another, and offsets (n + 1,) that tell them apart."""
     lengths = ends - starts
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    positions = np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], lengths)
-    return np.asarray(items[positions], dtype=np.int32), offsets
+    return np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], lengths), offsets
+
+
+def flatten_targets(
+    sequences: Sequences, *, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    """The items of all spans that may be targets, one after another, and offsets (n + 1,) that tell them apart."""
+    places = sequences.target_places
+    if places is None:
+        return flatten_spans(sequences.items, starts=starts, ends=ends)
+    first, end = np.searchsorted(places, starts), np.searchsorted(places, ends)
+    return flatten_spans(sequences.items[places], starts=first, ends=end)

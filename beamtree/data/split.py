@@ -11,8 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
-from beamtree.data.groups import at_least_one, check_shares, describe_users, draw_users, find_long_users, group_sizes
-from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
+from beamtree.data.groups import (
+    at_least_one,
+    check_shares,
+    describe_users,
+    draw_users,
+    find_long_users,
+    group_sizes,
+    last_two_targets,
+    users_with_targets,
+)
+from beamtree.data.sequences import Sequences, cut_histories, flatten_spans, flatten_targets
 from beamtree.errors import DataError, SettingsError
 
 Protocol = Literal["clean", "paper"]
@@ -63,11 +72,11 @@ class HeldOut:
         return cut_histories(sequences.items, starts=self.history_start, ends=self.history_end, length=length)
 
     def labels(self, sequences: Sequences, distinct: bool) -> tuple[npt.NDArray[np.int32], Positions]:
-        """The items to be guessed, flat, and offsets (n + 1,).
+        """The items to be guessed, flat, and offsets (n + 1,); interactions that may be no targets are left out.
 
         With distinct, each item counts once per user, at its first place; without, repeats stay (the paper's protocol).
         """
-        flat, offsets = flatten_spans(sequences.items, starts=self.label_start, ends=self.label_end)
+        flat, offsets = flatten_targets(sequences, starts=self.label_start, ends=self.label_end)
         if not distinct or len(flat) == 0:
             return flat, offsets
         row = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(offsets))
@@ -126,16 +135,17 @@ def split_users(
     if protocol not in ("clean", "paper"):
         raise SettingsError(f"protocol is 'clean' or 'paper', got {protocol!r}.")
     check_shares(validation_share, test_share)
-    long_users = find_long_users(sequences, min_held_out=min_held_out)
+    extra, shortest = (1, PAPER_SHORTEST_HISTORY) if protocol == "paper" else (0, 1)
+    middle = sequences.offsets[:-1] + np.minimum(sequences.lengths // 2 + extra, sequences.lengths)
+    long_users = users_with_targets(
+        find_long_users(sequences, min_held_out=min_held_out), sequences, starts=middle, ends=sequences.offsets[1:]
+    )
     num_validation, num_test = group_sizes(
         len(long_users), validation_share, test_share, num_users=len(sequences), min_held_out=min_held_out
     )
     shuffled = long_users[np.random.default_rng(seed).permutation(len(long_users))]
     validation_users = np.sort(shuffled[:num_validation])
     test_users = np.sort(shuffled[num_validation : num_validation + num_test])
-    extra, shortest = (1, PAPER_SHORTEST_HISTORY) if protocol == "paper" else (0, 1)
-
-    middle = sequences.offsets[:-1] + np.minimum(sequences.lengths // 2 + extra, sequences.lengths)
     span_end = sequences.offsets[1:].copy()
     held_out = shuffled[: num_validation + num_test]
     span_end[held_out] = middle[held_out]
@@ -165,17 +175,20 @@ def split_leave_last_out(
     """Hold out each user's last item for test and the one before it for validation; train on what precedes both.
 
     Users with fewer than `min_held_out` interactions, or fewer than three, are trained on whole and not evaluated.
+    Where only some interactions may be targets, the last two of these are held out, with all that came after them.
     evaluated_users: evaluate on a seeded sample of this many users instead of all.
     DataError where no user is long enough.
     """
     min_held_out = max(min_held_out, SHORTEST_WITH_TWO_LABELS)
-    long_users = find_long_users(sequences, min_held_out=min_held_out)
+    long_users, before_last, last = last_two_targets(
+        sequences, find_long_users(sequences, min_held_out=min_held_out), min_held_out=min_held_out
+    )
     span_end = sequences.offsets[1:].copy()
-    span_end[long_users] -= 2
+    span_end[long_users] = before_last[long_users]
     sampled = draw_users(long_users, size=evaluated_users, seed=seed)
-    start, end = sequences.offsets[sampled], sequences.offsets[sampled + 1]
-    validation = HeldOut(sampled, start, end - 2, end - 2, end - 1)
-    test = HeldOut(sampled, start, end - 1, end - 1, end)
+    start, first_label, label = sequences.offsets[sampled], before_last[sampled], last[sampled]
+    validation = HeldOut(sampled, start, first_label, first_label, first_label + 1)
+    test = HeldOut(sampled, start, label, label, label + 1)
     users_said = describe_users(len(sequences), len(long_users), min_held_out=min_held_out)
     description = (
         f"leave-last-out, seed {seed}: {users_said} {len(sampled):,} are evaluated; last item = test label,"
@@ -224,7 +237,7 @@ def split_by_time(
     users = _all_users(sequences)
 
     def held_out_after(cut: Positions, until: Positions) -> HeldOut:
-        is_usable = (cut > start) & (until > cut)
+        is_usable = (cut > start) & (sequences.count_targets(cut, until) > 0)
         usable = draw_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
         return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from beamtree.config import Config
-from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
+from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID, WEIGHT
 from beamtree.data.interactions import InteractionLog
 
 
@@ -27,6 +27,6 @@ def settle_ties(log: InteractionLog, *, config: Config) -> InteractionLog:
 
 def shuffle_within(frame: pl.DataFrame, *, keys: Sequence[str], seed: int) -> pl.DataFrame:
     """Rows sorted by the keys, and among equal keys in an order that the rows of the frame and the seed decide."""
-    settled = frame.sort(*keys, ITEM_ID)
+    settled = frame.sort(*keys, ITEM_ID, *(name for name in frame.columns if name == WEIGHT))
     draws = np.random.default_rng(seed).random(settled.height)
     return settled.with_columns(pl.Series("draw", draws)).sort(*keys, "draw").drop("draw")

@@ -34,14 +34,15 @@ class AskedUsers:
     position: Int64Array = field(init=False)
 
     def __post_init__(self) -> None:
-        lengths = self.users.label_end - self.users.label_start
+        lengths = self.sequences.count_targets(self.users.label_start, self.users.label_end)
         counts = np.minimum(lengths, TARGETS_PER_USER)
         user_row = np.repeat(np.arange(len(self.users)), counts)
         number = np.arange(len(user_row)) - np.repeat(np.cumsum(counts) - counts, counts)
         object.__setattr__(self, "user_row", user_row)
-        object.__setattr__(
-            self, "position", self.users.label_start[user_row] + number * lengths[user_row] // counts[user_row]
-        )
+        places, start = self.sequences.target_places, self.users.label_start
+        first = start if places is None else np.searchsorted(places, start)
+        chosen = first[user_row] + number * lengths[user_row] // counts[user_row]
+        object.__setattr__(self, "position", chosen if places is None else places[chosen])
 
     def __len__(self) -> int:
         return len(self.user_row)

@@ -33,6 +33,7 @@ def reachable_labels(users: HeldOut, sequences: Sequences, *, config: Config) ->
     paper: all, each time; clean: distinct ones and, where seen items are not recommended, none that was seen before.
     DataError where no user has a label that counts.
     """
+    users = users.take(sequences.count_targets(users.label_start, users.label_end) > 0)
     if config.data.protocol == "paper":
         return ReachableLabels(users, users.labels(sequences, distinct=False), excludes_seen=False)
     items, offsets = users.labels(sequences, distinct=True)

@@ -8,6 +8,7 @@ from typing import Any
 from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
+from beamtree.data.request_features import RequestFeatures
 from beamtree.data.split import Split
 from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
@@ -93,9 +94,15 @@ def fit_model(
         config=config,
         weights=weights,
         tree=rounds.best_tree,
-        popularity=count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)),
+        popularity=count_items(
+            dataset.sequences.items,
+            split.train,
+            num_items=len(dataset.items),
+            weights=dataset.sequences.weights,
+        ),
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
+        request_features=RequestFeatures.infer(dataset, config.log),
         training={
             "split": split.description,
             "instances": len(instances),

@@ -20,7 +20,7 @@ from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.protocol import held_out_requests
 from beamtree.model.trend import Trend
 from beamtree.retrieval.engine import Engine
-from beamtree.types import AnyArray, Int32Array
+from beamtree.types import AnyArray, Float32Array, Int32Array
 
 SHARES_OF_SPAN = (1 / 192, 1 / 96, 1 / 48, 1 / 24, 1 / 12, 1 / 4, 1.0, 4.0)
 """Half-lives to choose from, as shares of the time that the asked interactions span: minutes to days of a day."""
@@ -45,26 +45,28 @@ class TrendChoice:
 
 @dataclass(frozen=True, eq=False)
 class KnownInteractions:
-    """All interactions up to a moment: times and items (n,)."""
+    """All interactions up to a moment: times and items (n,), and what each counts, None = 1."""
 
     times: AnyArray
     items: Int32Array
     num_items: int
+    weights: Float32Array | None = None
 
     @classmethod
     def before(cls, labels: HeldOut, dataset: Dataset) -> "KnownInteractions | None":
         """Of a log, all before the first label of held-out users, or all without any; None where it has no dates."""
-        times, items = dataset.timestamps, dataset.sequences.items
+        times, items, weights = dataset.timestamps, dataset.sequences.items, dataset.sequences.weights
         if times is None or seconds_per_unit(pl.Series(times)) is None:
             return None
         if len(labels):
             is_known = times < times[labels.label_start].min()
             times, items = times[is_known], items[is_known]
-        return cls(times, items, num_items=len(dataset.items)) if len(items) else None
+            weights = None if weights is None else weights[is_known]
+        return cls(times, items, num_items=len(dataset.items), weights=weights) if len(items) else None
 
     def trend(self, half_life: float) -> Trend:
         """The trend at the last of them."""
-        return Trend.count(self.times, self.items, num_items=self.num_items, half_life=half_life)
+        return Trend.count(self.times, self.items, num_items=self.num_items, half_life=half_life, weights=self.weights)
 
 
 def weigh_trend(

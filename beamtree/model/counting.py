@@ -1,18 +1,29 @@
-"""Counting in the training spans: how often each item occurs, what followed what, and what came together."""
+"""Counting in the training spans: how often each item occurs, what followed what, and what came together.
 
+Weights say what each interaction counts as something to be foreseen: an item that is pointed to is counted with the
+weight of its interaction, the one that points to it as it is. None = 1 each.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from beamtree import native
-from beamtree.data.sequences import flatten_spans
+from beamtree.data.sequences import flatten_spans, span_places
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.types import Int32Array, Int64Array
+from beamtree.types import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
 
 COMPANY_ITEMS = 400
 """So many of the latest items of a history keep each other company."""
+
+PAIRS_AT_A_TIME = 2**22
+"""Pairs that are counted together where the kernels do not: 100 MB or so."""
+
+Counts = npt.NDArray[Any]
+"""How often: whole numbers, or sums of weights in double precision."""
 
 
 class CountedPairs(NamedTuple):
@@ -20,36 +31,55 @@ class CountedPairs(NamedTuple):
 
     offsets: Int64Array
     items: Int32Array
-    counts: npt.NDArray[np.uint32]
+    counts: Counts
 
 
-def count_items(items: Int32Array, spans: Spans, *, num_items: int) -> Int64Array:
-    """Interactions of each item inside the spans, (items,). items: the flat sequences."""
-    inside, _ = flatten_spans(items, starts=spans.start, ends=spans.end)
+class Company(NamedTuple):
+    """What shares spans with each item.
+
+    had: (items,), the spans of each item; wanted: (items,), the sum over spans of its squared weights, the same where
+    nothing is weighed. The cosine of h and i is count / sqrt(had[h] * wanted[i]).
+    """
+
+    pairs: CountedPairs
+    had: Int64Array
+    wanted: Counts
+
+
+def count_items(items: Int32Array, spans: Spans, *, num_items: int, weights: Float32Array | None = None) -> Counts:
+    """Interactions of each item inside the spans, or their weights, (items,). items, weights: the flat sequences."""
+    places, _ = span_places(spans.start, spans.end)
+    inside = items[places]
     if inside.size and inside.max() >= num_items:
         raise InputError(
             f"Expected items below num_items = {num_items}, got item {inside.max()} in the training set. "
             "Give the number of items of the data set."
         )
-    return np.bincount(inside, minlength=num_items)
+    return np.bincount(inside, weights=None if weights is None else weights[places], minlength=num_items)
 
 
 CUTS = (0.25, 0.5, 0.75)
 """Where a span is cut to see what people who had an item before did after."""
 
 
-def count_returns(items: Int32Array, spans: Spans, *, num_items: int) -> tuple[Int64Array, Int64Array]:
+def count_returns(
+    items: Int32Array, spans: Spans, *, num_items: int, weights: Float32Array | None = None
+) -> tuple[Int64Array, Int64Array]:
     """How often each item had been met before a cut of a span, and how often it was then met again behind it.
 
-    items: the flat sequences. Both (items,), over all spans and CUTS.
+    items: the flat sequences. Both (items,), over all spans and CUTS. Only interactions of a weight above 0 count as
+    met again; how much they weigh makes no difference to a share.
     """
-    flat, offsets = flatten_spans(items, starts=spans.start, ends=spans.end)
+    places, offsets = span_places(spans.start, spans.end)
+    flat = items[places]
     lengths = np.diff(offsets)
     row = np.repeat(np.arange(len(lengths)), lengths)
     keys = row * num_items + flat
     pairs, first = np.unique(keys, return_index=True)
-    _, from_the_end = np.unique(keys[::-1], return_index=True)
-    last = len(flat) - 1 - from_the_end
+    again_at = np.arange(len(flat)) if weights is None else np.flatnonzero(weights[places] > 0.0)
+    returned, from_the_end = np.unique(keys[again_at][::-1], return_index=True)
+    last = np.full(len(pairs), -1, dtype=np.int64)
+    last[np.searchsorted(pairs, returned)] = again_at[len(again_at) - 1 - from_the_end]
     item, row = pairs % num_items, pairs // num_items
     had, again = np.zeros(num_items, dtype=np.int64), np.zeros(num_items, dtype=np.int64)
     for cut in CUTS:
@@ -59,78 +89,142 @@ def count_returns(items: Int32Array, spans: Spans, *, num_items: int) -> tuple[I
     return had, again
 
 
-def count_followers(items: Int32Array, spans: Spans, *, num_items: int, window: int, most: int) -> CountedPairs:
+def count_followers(
+    items: Int32Array, spans: Spans, *, num_items: int, window: int, most: int, weights: Float32Array | None = None
+) -> CountedPairs:
     """For each item what came within `window` interactions after it in the same span, itself left out.
 
-    items: the flat sequences. Of each list the `most` frequent are kept; equal counts go to the lower item. Counted in
-    the kernels where they were compiled, else in NumPy.
+    items, weights: the flat sequences. Of each list the `most` frequent are kept; equal counts go to the lower item.
+    Counted in the kernels where they were compiled and nothing is weighed, else in NumPy.
     """
-    if native.is_available():
+    if weights is None and native.is_available():
         from beamtree.native.counting import count_followers as count_in_kernels
 
         return CountedPairs(
             *count_in_kernels(items, starts=spans.start, ends=spans.end, num_items=num_items, window=window, most=most)
         )
-    return _count_in_numpy(items, spans, num_items=num_items, window=window, most=most)
+    places, offsets = span_places(spans.start, spans.end)
+    following = np.arange(len(places)) + 1
+    ends = np.minimum(np.repeat(offsets[1:], np.diff(offsets)), following + window)
+    return _count_pairs(
+        items[places],
+        following,
+        ends,
+        weights=None if weights is None else weights[places],
+        num_items=num_items,
+        most=most,
+        rank=lambda counts, _: counts,
+    )
 
 
-def _count_in_numpy(items: Int32Array, spans: Spans, *, num_items: int, window: int, most: int) -> CountedPairs:
-    flat, offsets = flatten_spans(items, starts=spans.start, ends=spans.end)
-    left = np.repeat(offsets[1:], np.diff(offsets)) - np.arange(len(flat))
-    keys, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    for distance in range(1, window + 1):
-        first = np.flatnonzero(left > distance)
-        before, after = flat[first].astype(np.int64), flat[first + distance]
-        pairs = (before * num_items + after)[before != after]
-        keys, place = np.unique(np.concatenate([keys, pairs]), return_inverse=True)
-        counts = np.bincount(place, weights=np.concatenate([counts, np.ones(len(pairs))])).astype(np.int64)
-    return _most(keys, counts, rank_by=counts, num_items=num_items, most=most)
+def count_company(
+    items: Int32Array, spans: Spans, *, num_items: int, most: int, weights: Float32Array | None = None
+) -> Company:
+    """For each item the items that are in the same spans, counting a span once, with the highest weight there.
 
-
-def count_company(items: Int32Array, spans: Spans, *, num_items: int, most: int) -> tuple[CountedPairs, Int64Array]:
-    """For each item the items that are in the same spans, counting a span once; and the spans (items,) of each item.
-
-    Of each list the `most` with the highest cosine, count / sqrt(spans of both), are kept; ties go to the lower item.
+    Of each list the `most` with the highest cosine are kept; ties go to the lower item.
     A span counts with its COMPANY_ITEMS latest distinct items, so that nobody's long history costs its square.
     """
-    flat, starts, ends = _latest_distinct(items, spans, num_items=num_items)
-    totals = np.bincount(flat, minlength=num_items)
-    if native.is_available():
+    flat, offsets, highest = _latest_distinct(items, spans, num_items=num_items, weights=weights)
+    starts, ends = offsets[:-1], offsets[1:]
+    had = np.bincount(flat, minlength=num_items)
+    if weights is None and native.is_available():
         from beamtree.native.counting import count_company as count_in_kernels
 
-        return CountedPairs(*count_in_kernels(flat, starts=starts, ends=ends, totals=totals, most=most)), totals
+        return Company(CountedPairs(*count_in_kernels(flat, starts=starts, ends=ends, totals=had, most=most)), had, had)
+    wanted: Counts = had if highest is None else np.bincount(flat, weights=highest**2, minlength=num_items)
+    root = np.sqrt(np.where(wanted > 0, wanted, 1))
     sizes = ends - starts
-    row = np.repeat(np.arange(len(flat)), np.repeat(sizes, sizes))
-    column = np.concatenate([np.tile(np.arange(a, b), b - a) for a, b in zip(starts, ends, strict=True)] or [row])
-    source, target = flat[row].astype(np.int64), flat[column]
-    keys, counts = np.unique((source * num_items + target)[source != target], return_counts=True)
-    ranked = counts / np.sqrt(np.maximum(totals, 1))[keys % num_items]
-    return _most(keys, counts, rank_by=ranked, num_items=num_items, most=most), totals
+    pairs = _count_pairs(
+        flat,
+        np.repeat(starts, sizes),
+        np.repeat(ends, sizes),
+        weights=highest,
+        num_items=num_items,
+        most=most,
+        rank=lambda counts, targets: counts / root[targets],
+    )
+    return Company(pairs, had, wanted)
 
 
-def _latest_distinct(items: Int32Array, spans: Spans, *, num_items: int) -> tuple[Int32Array, Int64Array, Int64Array]:
-    """The latest distinct items of each span, flat, and where each span starts and ends in them."""
-    flat, offsets = flatten_spans(items, starts=spans.start, ends=spans.end)
+def _latest_distinct(
+    items: Int32Array, spans: Spans, *, num_items: int, weights: Float32Array | None
+) -> tuple[Int32Array, Int64Array, Float64Array | None]:
+    """The latest distinct items of each span, flat, offsets that tell the spans apart, and the highest weight of each
+    item in its span."""
+    places, offsets = span_places(spans.start, spans.end)
+    flat = items[places]
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     keys = (row * num_items + flat)[::-1]
-    _, from_the_end = np.unique(keys, return_index=True)
-    latest = np.sort(len(flat) - 1 - from_the_end)
+    _, from_the_end, pair = np.unique(keys, return_index=True, return_inverse=True)
+    latest = len(flat) - 1 - from_the_end
+    order = np.argsort(latest)
+    highest = None
+    if weights is not None:
+        best = np.zeros(len(latest))
+        np.maximum.at(best, pair, weights[places][::-1])
+        highest = best[order]
+    latest = latest[order]
     counts = np.bincount(row[latest], minlength=len(offsets) - 1)
     ends = np.cumsum(counts)
     starts = np.maximum(ends - counts, ends - COMPANY_ITEMS)
     distinct, bounds = flatten_spans(flat[latest], starts=starts, ends=ends)
-    return distinct, bounds[:-1], bounds[1:]
+    if highest is not None:
+        highest = highest[span_places(starts, ends)[0]]
+    return distinct, bounds, highest
 
 
-def _most(
-    keys: Int64Array, counts: Int64Array, *, rank_by: npt.NDArray[Any], num_items: int, most: int
+def _count_pairs(
+    flat: Int32Array,
+    firsts: Int64Array,
+    ends: Int64Array,
+    *,
+    weights: npt.NDArray[np.floating[Any]] | None,
+    num_items: int,
+    most: int,
+    rank: Callable[[npt.NDArray[Any], Int64Array], npt.NDArray[Any]],
 ) -> CountedPairs:
-    """Of pairs source * items + target, rising, the `most` of each source that rank highest; ties: the lower target."""
+    """For each item the others that its places in a flat array point to, with the sum of their weights.
+
+    The place p points to the places firsts[p] .. ends[p] - 1. Of each list the `most` that rank highest by their counts
+    and items are kept; ties go to the lower item. What adds up to 0 is no pair.
+    """
+    sizes = np.maximum(ends - firsts, 0)
+    found: list[tuple[Int64Array, npt.NDArray[Any]]] = []
+    for places in _by_source(flat, sizes, num_items=num_items):
+        own = sizes[places]
+        source = np.repeat(flat[places].astype(np.int64), own)
+        place = np.arange(len(source)) + np.repeat(firsts[places] - (np.cumsum(own) - own), own)
+        is_other = source != flat[place]
+        keys, number = np.unique((source * num_items + flat[place])[is_other], return_inverse=True)
+        counts = np.bincount(number, weights=None if weights is None else weights[place][is_other], minlength=len(keys))
+        keys, counts = keys[counts > 0], counts[counts > 0]
+        kept = _strongest(keys, rank(counts, keys % num_items), num_items=num_items, most=most)
+        found.append((keys[kept], counts[kept]))
+    keys = np.concatenate([keys for keys, _ in found] or [np.empty(0, dtype=np.int64)])
+    counts = np.concatenate([counts for _, counts in found] or [np.empty(0, dtype=np.int64)])
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(keys // num_items, minlength=num_items))]).astype(np.int64)
+    return CountedPairs(
+        offsets, (keys % num_items).astype(np.int32), counts.astype(np.uint32) if weights is None else counts
+    )
+
+
+def _by_source(flat: Int32Array, sizes: Int64Array, *, num_items: int) -> Iterator[Int64Array]:
+    """The places of a few items at a time, rising by item, which have about PAIRS_AT_A_TIME pairs together."""
+    order = np.argsort(flat, kind="stable")
+    pairs = np.bincount(flat, weights=sizes, minlength=num_items)
+    block = (np.cumsum(pairs) - pairs) // PAIRS_AT_A_TIME
+    bounds = np.searchsorted(block[flat[order]], np.unique(block), side="left")
+    for places in np.split(order, bounds[1:]):
+        if places.size:
+            yield places
+
+
+def _strongest(keys: Int64Array, rank_by: npt.NDArray[Any], *, num_items: int, most: int) -> BoolArray:
+    """Which of pairs source * items + target, rising, are among the `most` of their source; ties: the lower target."""
     source, target = keys // num_items, keys % num_items
     order = np.lexsort((target, -rank_by, source))
-    first_of_source = np.searchsorted(source, np.arange(num_items + 1))
-    rank = np.empty(len(keys), dtype=np.int64)
-    rank[order] = np.arange(len(keys)) - first_of_source[source[order]]
-    kept = rank < most
-    ends = np.concatenate([[0], np.cumsum(np.bincount(source[kept], minlength=num_items))]).astype(np.int64)
-    return CountedPairs(ends, target[kept].astype(np.int32), counts[kept].astype(np.uint32))
+    _, first, number = np.unique(source, return_index=True, return_inverse=True)
+    place = np.empty(len(keys), dtype=np.int64)
+    place[order] = np.arange(len(keys)) - first[number[order]]
+    return place < most

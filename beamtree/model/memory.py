@@ -146,22 +146,25 @@ class Memory:
 
     @classmethod
     def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
-        """Count inside the training spans.
+        """Count inside the training spans, with the weights of the sequences.
 
         Of each list at most `settings.followers` items are kept, and fewer of all where `settings.megabytes` would not
         hold them.
         """
+        items, weights = sequences.items, sequences.weights
         followers = count_followers(
-            sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
+            items, spans, num_items=num_items, window=settings.window, most=settings.followers, weights=weights
         )
-        company, num_spans = count_company(sequences.items, spans, num_items=num_items, most=settings.followers)
-        roots = np.sqrt(np.maximum(num_spans, 1))
-        cosines = company.counts / (np.repeat(roots, np.diff(company.offsets)) * roots[company.items])
-        counts = count_items(sequences.items, spans, num_items=num_items)
+        company, had, wanted = count_company(
+            items, spans, num_items=num_items, most=settings.followers, weights=weights
+        )
+        of_source, of_target = (np.sqrt(np.where(total > 0, total, 1)) for total in (had, wanted))
+        cosines = company.counts / (np.repeat(of_source, np.diff(company.offsets)) * of_target[company.items])
+        counts = count_items(items, spans, num_items=num_items, weights=weights)
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             Links(company.offsets, company.items, cosines.astype(HALF)),
-            returns=_relative_returns(*count_returns(sequences.items, spans, num_items=num_items)),
+            returns=_relative_returns(*count_returns(items, spans, num_items=num_items, weights=weights)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
         ).within(settings.megabytes * 1e6)

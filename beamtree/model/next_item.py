@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from beamtree.config import EstimatorSettings
 from beamtree.model.encoders import make_encoder
 from beamtree.model.features import FeatureVectors
-from beamtree.model.item_softmax import item_softmax_loss, look_up
+from beamtree.model.item_softmax import WeighedTargets, item_softmax_loss, look_up
 from beamtree.model.packing import Packing
 from beamtree.model.proposal import Proposal
 from beamtree.model.sequence_encoder import drop_out, initialise, keep
@@ -51,7 +51,7 @@ class NextItemModel(nn.Module):
     def loss(
         self,
         inputs: Int32Array,
-        targets: Int32Array,
+        targets: Int32Array | WeighedTargets,
         *,
         lengths: Int64Array,
         proposal: Proposal,

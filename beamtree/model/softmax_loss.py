@@ -17,13 +17,16 @@ SCORES_AT_A_TIME = 2**18
 SCORES_ON_AN_ACCELERATOR = 2**24
 
 
-def softmax_loss(vectors: Tensor, items: Tensor, labels: Tensor, *, left_out: Tensor | None = None) -> Tensor:
+def softmax_loss(
+    vectors: Tensor, items: Tensor, labels: Tensor, *, left_out: Tensor | None = None, shares: Tensor | None = None
+) -> Tensor:
     """Sum over rows of the cross-entropy of labels (rows, targets) under softmax(vectors @ items.T).
 
-    vectors: (rows, width); items: (items, width). A label of -1 is none, except the first; the labels of a row share it
-    evenly. left_out: (rows, some) items that the row does not compete with, -1 = none; a label competes anyway.
+    vectors: (rows, width); items: (items, width). A label of -1 is none, except the first. shares: (rows, targets),
+    what each label counts, 0 where there is none; None: the labels of a row share it evenly. left_out: (rows, some)
+    items that the row does not compete with, -1 = none; a label competes anyway.
     """
-    total: Tensor = _OverAll.apply(vectors, items, labels, left_out)  # type: ignore[no-untyped-call]
+    total: Tensor = _OverAll.apply(vectors, items, labels, left_out, shares)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -35,6 +38,7 @@ def sampled_softmax_loss(
     sample: Tensor,
     stand_for: Tensor,
     left_out: Tensor | None = None,
+    shares: Tensor | None = None,
 ) -> Tensor:
     """The same with a sample (drawn,) of distinct items in the place of all that are not labels of the row.
 
@@ -46,15 +50,18 @@ def sampled_softmax_loss(
     drawn = torch.where(known >= 0, place[known.clamp(min=0)], -1)
     log_stand_for = stand_for.log().to(vectors.dtype)
     total: Tensor = _OverSample.apply(  # type: ignore[no-untyped-call]
-        vectors, items, labels, sample, log_stand_for, drawn
+        vectors, items, labels, sample, log_stand_for, drawn, shares
     )
     return total
 
 
 class _OverAll(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, vectors: Tensor, items: Tensor, labels: Tensor, left_out: Tensor | None) -> Tensor:
-        labels, shares = _filled(labels, dtype=vectors.dtype)
+    def forward(
+        ctx: Any, vectors: Tensor, items: Tensor, labels: Tensor, left_out: Tensor | None, given: Tensor | None
+    ) -> Tensor:
+        labels, shares = _filled(labels, given, dtype=vectors.dtype)
+        totals = None if given is None else shares.sum(dim=1, keepdim=True)
         if left_out is not None:
             left_out = torch.where(left_out < 0, labels[:, :1], left_out)
         blocks = _Blocks(vectors, columns=len(items))
@@ -66,7 +73,7 @@ class _OverAll(torch.autograd.Function):
             wanted = scores.gather(1, own_labels)
             if left_out is not None:
                 scores.scatter_(1, left_out[rows], -torch.inf).scatter_(1, own_labels, wanted)
-            chances, log_total = blocks.softmax(rows)
+            chances, log_total = blocks.softmax(rows, totals)
             loss += log_total.sum() - (own_shares * wanted).sum()
             d_scores = chances.scatter_add_(1, own_labels, -own_shares)
             torch.mm(d_scores, items, out=d_vectors[rows])
@@ -75,9 +82,9 @@ class _OverAll(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         d_vectors, d_items = ctx.saved_tensors
-        return d_loss[0] * d_vectors, d_loss[0] * d_items, None, None
+        return d_loss[0] * d_vectors, d_loss[0] * d_items, None, None, None
 
 
 class _OverSample(torch.autograd.Function):
@@ -92,9 +99,11 @@ class _OverSample(torch.autograd.Function):
         sample: Tensor,
         log_stand_for: Tensor,
         left_out: Tensor,
+        given: Tensor | None,
     ) -> Tensor:
         is_label, size = labels >= 0, len(sample)
-        labels, shares = _filled(labels, dtype=vectors.dtype)
+        labels, shares = _filled(labels, given, dtype=vectors.dtype)
+        totals = None if given is None else shares.sum(dim=1, keepdim=True)
         repeated = ((labels.unsqueeze(1) == labels.unsqueeze(2)) & is_label.unsqueeze(1)).sum(dim=2)
         penalty = repeated.to(vectors.dtype).log_().masked_fill_(~is_label, torch.inf)
         left_out = torch.where(left_out < 0, size, left_out)  # that of the first label, which is written afterwards
@@ -110,7 +119,7 @@ class _OverSample(torch.autograd.Function):
             torch.addmm(log_stand_for, part, drawn.T, out=scores[:, :size])
             scores.scatter_(1, left_out[rows], -torch.inf)
             torch.sub(wanted, penalty[rows], out=scores[:, size:])
-            chances, log_total = blocks.softmax(rows)
+            chances, log_total = blocks.softmax(rows, totals)
             loss += log_total.sum() - (own_shares * wanted).sum()
             d_scores, d_wanted = chances[:, :size], chances[:, size:].sub_(own_shares)
             torch.mm(d_scores, drawn, out=d_vectors[rows])
@@ -122,9 +131,9 @@ class _OverSample(torch.autograd.Function):
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, *d_loss: Tensor) -> tuple[Tensor, Tensor, None, None, None, None, None]:
         d_vectors, d_items = ctx.saved_tensors
-        return d_loss[0] * d_vectors, d_loss[0] * d_items, None, None, None, None
+        return d_loss[0] * d_vectors, d_loss[0] * d_items, None, None, None, None, None
 
 
 class _Blocks:
@@ -143,16 +152,22 @@ class _Blocks:
         """Room for the scores of rows."""
         return self._scores[: rows.stop - rows.start]
 
-    def softmax(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """Of the scores that were put there, (rows, columns), and their log-sum-exp (rows,)."""
+    def softmax(self, rows: slice, totals: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of the scores that were put there, (rows, columns), and their log-sum-exp (rows,).
+
+        totals: (all rows, 1), what both are multiplied by; None: nothing.
+        """
         scores = self.scores(rows)
         chances = torch.softmax(scores, dim=1, out=self._chances[: len(scores)])
         # The largest probability is not small, so the logarithm loses nothing.
-        return chances, scores.amax(dim=1) - chances.amax(dim=1).log_()
+        log_total = scores.amax(dim=1) - chances.amax(dim=1).log_()
+        if totals is None:
+            return chances, log_total
+        return chances.mul_(totals[rows]), log_total * totals[rows, 0]
 
 
-def _filled(labels: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _filled(labels: Tensor, given: Tensor | None, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Labels with the first of the row where there is none, and what share of the row each of them has."""
     is_label = labels >= 0
-    shares = is_label.to(dtype) / is_label.sum(dim=1, keepdim=True)
+    shares = is_label.to(dtype) / is_label.sum(dim=1, keepdim=True) if given is None else given.to(dtype)
     return torch.where(is_label, labels, labels[:, :1]), shares

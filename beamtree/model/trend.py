@@ -20,9 +20,17 @@ class Trend:
     moment: float = 0.0
 
     @classmethod
-    def count(cls, times: AnyArray, items: Int32Array, *, num_items: int, half_life: float) -> Self:
-        """Of interactions (n,), as of the last of them."""
+    def count(
+        cls,
+        times: AnyArray,
+        items: Int32Array,
+        *,
+        num_items: int,
+        half_life: float,
+        weights: Float32Array | None = None,
+    ) -> Self:
+        """Of interactions (n,), as of the last of them; weights: (n,), what each counts, None = 1."""
         moment = float(times.max(initial=0))
         faded = np.exp2((times.astype(np.float64) - moment) / half_life)
-        counts = np.bincount(items, weights=faded, minlength=num_items)
+        counts = np.bincount(items, weights=faded if weights is None else faded * weights, minlength=num_items)
         return cls(np.log1p(counts).astype(np.float32), half_life, moment)

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from beamtree.artefact import Artefact, faults_of, load_artefact
+from beamtree.data.features import Features
 from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
@@ -155,6 +156,7 @@ class Recommender:
                 allowed[id(options)] = self._allowed_items.resolve(options)
             encoded.append(self._encode(request, allowed=allowed[id(options)], histories=histories))
         _refuse_cold_starts(encoded)
+        self._features(encoded)
         return encoded
 
     def answer(self, encoded: Sequence[EncodedRequest]) -> list[Recommendations]:
@@ -195,7 +197,7 @@ class Recommender:
         options = encoded.request.options
         items = self.ids.encode(answer.items)
         return trace_search(
-            self.engine, _batch([encoded]), items=items, k=self._k(options), beam_width=self._beam(options)
+            self.engine, self._batch([encoded]), items=items, k=self._k(options), beam_width=self._beam(options)
         )
 
     @cached_property
@@ -233,7 +235,7 @@ class Recommender:
     def _searched(self, group: Sequence[EncodedRequest]) -> list[Recommendations]:
         """Answers for requests that agree in k, beam and allowed items."""
         options = group[0].request.options
-        requests = _batch(group)
+        requests = self._batch(group)
         with self._turn:
             found = self.engine.search(requests, k=self._k(options), beam_width=self._beam(options))
         counts = (found.items >= 0).sum(axis=1).tolist()
@@ -254,6 +256,28 @@ class Recommender:
                 )
             )
         return answers
+
+    def _batch(self, group: Sequence[EncodedRequest]) -> Requests:
+        """Requests that agree in what is allowed, as the engine takes them."""
+        times = [one.request.time for one in group]
+        user_features, context = self._features(group)
+        return Requests(
+            Histories.of_lists([one.history for one in group]),
+            excluded=Histories.of_lists([one.excluded for one in group]).flattened(),
+            allowed=group[0].allowed.mask,
+            times=None if times.count(None) == len(times) else np.array(times, dtype=np.float64),
+            user_features=user_features,
+            context=context,
+        )
+
+    def _features(self, group: Sequence[EncodedRequest]) -> tuple[Features | None, Features | None]:
+        """What the model reads of users and contexts; InputError for unknown columns and values of another type."""
+        read = self.artefact.request_features
+        users, contexts = [one.request.user_features for one in group], [one.request.context for one in group]
+        return (
+            read.of_users(users) if read.user or any(users) else None,
+            read.of_contexts(contexts) if read.context or any(contexts) else None,
+        )
 
     def _popular(self, one: EncodedRequest) -> Recommendations:
         """The most popular items that a request may get."""
@@ -282,17 +306,6 @@ class Recommender:
 
 def _rebuilt(artefact: Artefact, parts: "dict[str, MakePart]") -> Recommender:
     return Recommender(artefact, parts=parts)
-
-
-def _batch(group: Sequence[EncodedRequest]) -> Requests:
-    """Requests that agree in what is allowed, as the engine takes them."""
-    times = [one.request.time for one in group]
-    return Requests(
-        Histories.of_lists([one.history for one in group]),
-        excluded=Histories.of_lists([one.excluded for one in group]).flattened(),
-        allowed=group[0].allowed.mask,
-        times=None if times.count(None) == len(times) else np.array(times, dtype=np.float64),
-    )
 
 
 def _stored_history(request: RecommendRequest, histories: HistoryStore | None) -> Sequence[Id] | pl.Series | None:

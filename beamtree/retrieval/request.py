@@ -82,13 +82,14 @@ class RecommendOptions:
 class RecommendRequest:
     """One request: a whole history of raw ids, oldest first, or a user whose history is stored.
 
-    exclude: items that this request must not get. time (seconds since 1970) and context are carried for scores that
-    read them; those of today do not.
+    exclude: items that this request must not get. time: seconds since 1970. user_features, context: values by column,
+    of those that the model was fitted with; what is left out is missing.
     """
 
     history: Ids | None = None
     user: Id | None = None
     time: float | None = None
+    user_features: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
     exclude: Ids | None = None
     options: RecommendOptions = RecommendOptions()

@@ -7,7 +7,7 @@ import polars as pl
 
 from beamtree.data.columns import CATEGORY, TITLE
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import BoolArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, BoolArray, Int32Array, Int64Array
 
 MAX_WORDS = 2
 """Categories and titles of one name."""
@@ -29,7 +29,7 @@ class BranchNames:
     the catalogue), its term of the Kullback-Leibler divergence.
     """
 
-    def __init__(self, tree: ItemTree, item_table: pl.DataFrame, *, popularity: Int64Array) -> None:
+    def __init__(self, tree: ItemTree, item_table: pl.DataFrame, *, popularity: AnyArray) -> None:
         self._tree = tree
         self._popularity = popularity
         self._categories: list[str] = []

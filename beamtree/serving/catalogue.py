@@ -11,7 +11,7 @@ from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
 from beamtree.data.raw_ids import RawIds
 from beamtree.serving.conditions import check_column
 from beamtree.serving.limits import LISTED_VALUES
-from beamtree.types import BoolArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, BoolArray, Int32Array, Int64Array
 
 IntArray = npt.NDArray[np.integer]
 Row = dict[str, Any]
@@ -24,7 +24,7 @@ class Catalogue:
     """
 
     def __init__(
-        self, item_table: pl.DataFrame, *, ids: RawIds, popularity: Int64Array, most_popular: Int32Array
+        self, item_table: pl.DataFrame, *, ids: RawIds, popularity: AnyArray, most_popular: Int32Array
     ) -> None:
         self.item_table = item_table
         self.ids = ids

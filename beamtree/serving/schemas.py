@@ -279,7 +279,7 @@ class ItemRow(BaseModel):
     """An item and the columns that were asked for."""
 
     item_id: int | str
-    popularity: int = Field(description="training interactions")
+    popularity: int | float = Field(description="training interactions, or the sum of their weights")
     columns: dict[str, Any]
 
 

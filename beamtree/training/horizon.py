@@ -6,13 +6,14 @@ from typing import Self
 import numpy as np
 
 from beamtree.config import TrainingSettings
+from beamtree.data.sequences import Sequences
 from beamtree.training.randomness import draws_below
-from beamtree.types import NOTHING, Int32Array, Int64Array
+from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 
 
 @dataclass(frozen=True)
 class TargetHorizon:
-    """Targets are drawn from the next `length` interactions, each that exists being as likely; 1: the very next.
+    """Targets are drawn from the next `length` interactions that may be one, each being as likely; 1: the very next.
 
     each: so many of them together, neighbours in the sequence, which is bent to a ring for it. A draw depends on seed,
     epoch and the number of what it is for.
@@ -28,16 +29,46 @@ class TargetHorizon:
         return cls(settings.target_horizon, each=settings.targets_per_history, seed=seed)
 
     def draw(
-        self, items: Int32Array, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int
-    ) -> Int32Array:
-        """Targets (..., each) from the flat items, -1 where there are fewer.
+        self, sequences: Sequences, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int
+    ) -> Int64Array:
+        """Places of targets (..., each) in the flat sequences, -1 where there are fewer.
 
         following: (...), where the next item stands; ends: (...), where its span ends.
         """
-        choices = np.clip(ends - following, 1, self.length)
+        places = sequences.target_places
+        first, end = following, ends
+        if places is not None:
+            first, end = np.searchsorted(places, following), np.searchsorted(places, ends)
+        choices = np.clip(end - first, 1, self.length)
         ahead = np.zeros_like(choices)
         if self.length > 1:
             ahead = draws_below(choices, numbers=numbers, seed=self.seed, purpose="targets", step=epoch)
-        place = np.arange(self.each)
-        several = items[following[..., None] + (ahead[..., None] + place) % choices[..., None]]
-        return np.where(place < choices[..., None], several, np.int32(NOTHING))
+        number = np.arange(self.each)
+        several = first[..., None] + (ahead[..., None] + number) % choices[..., None]
+        exists = number < choices[..., None]
+        if places is not None:
+            exists &= (first < end)[..., None]
+            several = places[np.minimum(several, len(places) - 1)]
+        return np.where(exists, several, NOTHING)
+
+
+def items_at(sequences: Sequences, places: Int64Array) -> Int32Array:
+    """The items at places of the flat sequences, -1 where a place is -1."""
+    return np.where(places != NOTHING, sequences.items[places], np.int32(NOTHING))
+
+
+def weights_at(sequences: Sequences, places: Int64Array, *, scale: float) -> Float32Array | None:
+    """What the interactions at places count, times a scale, 0 where a place is -1; None where all count 1."""
+    if sequences.weights is None:
+        return None
+    weights = sequences.weights[places] * np.float32(scale)
+    return np.where(places != NOTHING, weights, np.float32(0.0))
+
+
+def mean_weight(sequences: Sequences, following: Int64Array, ends: Int64Array) -> float:
+    """The mean weight of the interactions that may be targets in spans following .. end - 1; 1 where there are none."""
+    if sequences.weights is None:
+        return 1.0
+    running = np.concatenate([[0.0], np.cumsum(sequences.weights, dtype=np.float64)])
+    total, count = (running[ends] - running[following]).sum(), sequences.count_targets(following, ends).sum()
+    return float(total / count) if total > 0.0 else 1.0

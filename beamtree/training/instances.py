@@ -9,7 +9,7 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import DataError, InputError
-from beamtree.training.horizon import TargetHorizon
+from beamtree.training.horizon import TargetHorizon, items_at, mean_weight, weights_at
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 VERY_NEXT = TargetHorizon()
@@ -22,7 +22,8 @@ class Batch:
     targets: (instances, targets), -1 where an instance has fewer; the targets of an instance share its negatives.
     level_weights: (instances, targets, height), the label of each target's ancestor on each level; None where all are
     1, shared evenly by the targets of an instance. users: (instances,), dense; times: (instances,), of the very next
-    interaction after each history. Users and times are None where nobody knows them.
+    interaction after each history. Users and times are None where nobody knows them. target_weights: (instances,
+    targets), what each target counts beside its label, about 1 on average; None where all count alike.
     """
 
     histories: Histories
@@ -30,6 +31,7 @@ class Batch:
     level_weights: Float32Array | None = None
     users: Int32Array | None = None
     times: AnyArray | None = None
+    target_weights: Float32Array | None = None
 
     def __post_init__(self) -> None:
         if self.targets.ndim != 2 or len(self.targets) != len(self.histories):
@@ -41,6 +43,10 @@ class Batch:
             raise InputError(
                 f"Expected level weights (instances, targets, height) for targets {self.targets.shape}, "
                 f"got {weights.shape}."
+            )
+        if self.target_weights is not None and self.target_weights.shape != self.targets.shape:
+            raise InputError(
+                f"Expected a weight for each of the targets {self.targets.shape}, got {self.target_weights.shape}."
             )
 
     def __len__(self) -> int:
@@ -56,16 +62,30 @@ class Batch:
         """The instances as a score is asked for them: nothing is excluded, everything allowed."""
         return Requests(self.histories, users=self.users, times=self.times)
 
+    def counted_levels(self, height: int) -> Float32Array | None:
+        """What each target counts on each level of a tree, (instances, targets, height): its label times its weight.
+
+        None where all labels are 1 and all weights alike: then the targets of an instance share it evenly.
+        """
+        if self.target_weights is None:
+            return self.level_weights
+        labels = self.level_weights
+        if labels is None:
+            is_target = self.targets != NOTHING
+            share = is_target / is_target.sum(axis=1, keepdims=True, dtype=np.float32)
+            labels = np.repeat(share[:, :, None], height, axis=2)
+        return labels * self.target_weights[:, :, None]
+
 
 def one_target_each(batch: Batch, *, height: int) -> Batch:
     """A batch of several targets as one of more instances: each target (instances, 1) with its history.
 
     Weights are such that the mean loss over the new instances is the mean over the histories.
     """
+    weights = batch.counted_levels(height)
     if batch.targets.shape[1] == 1 and (batch.targets != NOTHING).all():
-        return batch
+        return replace(batch, level_weights=weights, target_weights=None)
     row, column = np.nonzero(batch.targets != NOTHING)
-    weights = batch.level_weights
     if weights is None:
         share = (1.0 / np.bincount(row)[row]).astype(np.float32)
         chosen = np.repeat(share[:, None], height, axis=1)
@@ -83,9 +103,10 @@ def one_target_each(batch: Batch, *, height: int) -> Batch:
 
 @dataclass(frozen=True, eq=False)
 class TrainingInstances:
-    """Every position of every training span, from its first target on, is one instance.
+    """Every position of every training span, from its first target on, is one instance, if a target follows.
 
-    An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance.
+    An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance, except where only
+    some interactions may be targets.
     times: of every interaction, aligned with the items of the sequences, or None.
     """
 
@@ -95,26 +116,36 @@ class TrainingInstances:
     horizon: TargetHorizon = VERY_NEXT
     times: AnyArray | None = None
     _first_instance: Int64Array = field(init=False, repr=False)
+    _followed: Int64Array | None = field(init=False, repr=False, default=None)
+    _scale: float = field(init=False, repr=False, default=1.0)
 
     def __post_init__(self) -> None:
         targets = np.maximum(self.spans.end - self.spans.start - self.first_target, 0)
         object.__setattr__(self, "_first_instance", np.concatenate([[0], np.cumsum(targets)]).astype(np.int64))
+        if self.sequences.target_places is not None:
+            span, _, following = self._places(np.arange(self._first_instance[-1]))
+            is_followed = self.sequences.count_targets(following, self.spans.end[span]) > 0
+            object.__setattr__(self, "_followed", np.flatnonzero(is_followed))
         if len(self) == 0:
             raise DataError(
                 f"Expected training users with more than {self.first_target} interactions, found none among "
                 f"{len(targets)} users. Use a longer log or hold out fewer users."
             )
+        first = np.minimum(self.spans.start + self.first_target, self.spans.end)
+        object.__setattr__(self, "_scale", 1.0 / mean_weight(self.sequences, first, self.spans.end))
 
     def __len__(self) -> int:
-        return int(self._first_instance[-1])
+        return int(self._first_instance[-1]) if self._followed is None else len(self._followed)
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> Batch:
         """The histories of the numbered instances, and their targets as drawn in an epoch."""
-        span, start, history_end = self._places(instances)
-        items = self.sequences.items
+        positions = self._positions(instances)
+        span, start, history_end = self._places(positions)
+        places = self.horizon.draw(self.sequences, history_end, self.spans.end[span], numbers=positions, epoch=epoch)
         return Batch(
-            histories=Histories(items, start, history_end),
-            targets=self.horizon.draw(items, history_end, self.spans.end[span], numbers=instances, epoch=epoch),
+            histories=Histories(self.sequences.items, start, history_end),
+            targets=items_at(self.sequences, places),
+            target_weights=weights_at(self.sequences, places, scale=self._scale),
             users=self.spans.user[span],
             times=None if self.times is None else self.times[history_end],
         )
@@ -128,11 +159,11 @@ class TrainingInstances:
 
     def targets(self) -> Int32Array:
         """The first target of every instance (instances,), in the order of their numbers, as in the first epoch."""
-        every = np.arange(len(self), dtype=np.int64)
+        every = self._positions(np.arange(len(self), dtype=np.int64))
         span, _, history_end = self._places(every)
         alone = replace(self.horizon, each=1)
-        ends = self.spans.end[span]
-        return alone.draw(self.sequences.items, history_end, ends, numbers=every, epoch=0)[:, 0]
+        places = alone.draw(self.sequences, history_end, self.spans.end[span], numbers=every, epoch=0)
+        return items_at(self.sequences, places[:, 0])
 
     def with_one_target(self) -> "TrainingInstances":
         """The same histories, each with its first target alone."""
@@ -142,8 +173,12 @@ class TrainingInstances:
         """The same histories, with targets drawn by another seed."""
         return replace(self, horizon=replace(self.horizon, seed=seed))
 
-    def _places(self, instances: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The span of each instance, where its history starts, and where it ends: there the next item stands."""
-        span = np.searchsorted(self._first_instance, instances, side="right") - 1
+    def _positions(self, instances: Int64Array) -> Int64Array:
+        """Where the numbered instances stand among all positions of the spans from their first targets on."""
+        return instances if self._followed is None else self._followed[instances]
+
+    def _places(self, positions: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The span of each position, where its history starts, and where it ends: there the next item stands."""
+        span = np.searchsorted(self._first_instance, positions, side="right") - 1
         start = self.spans.start[span]
-        return span, start, start + self.first_target + instances - self._first_instance[span]
+        return span, start, start + self.first_target + positions - self._first_instance[span]

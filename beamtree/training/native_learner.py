@@ -55,7 +55,7 @@ class NativeLearner:
             targets=batch.targets,
             negatives=self._negatives,
             seed=seed_for(seed, "negatives", step),
-            weights=batch.level_weights,
+            weights=batch.counted_levels(self._attention.tree.height),
             dropout=Dropout(settings.dropout, seed_for(seed, "dropout", step)),
             first_level=self._first_level,
         )

@@ -64,10 +64,15 @@ class SoftInstances:
         hard_levels = np.repeat(hard.astype(np.float32)[:, :, None], self._tree.height, axis=2)
         likely, probabilities = self._cache.of(instances)
         soft = self._share * soft_level_weights(likely, probabilities, tree=self._tree)
+        counted = batch.target_weights
+        if counted is not None:
+            mean = counted.sum(axis=1, keepdims=True) / is_target.sum(axis=1, keepdims=True, dtype=np.float32)
+            counted = np.concatenate([counted, np.repeat(mean, likely.shape[1], axis=1)], axis=1)
         return replace(
             batch,
             targets=np.concatenate([batch.targets, likely], axis=1),
             level_weights=np.concatenate([hard_levels, soft], axis=1),
+            target_weights=counted,
         )
 
 

@@ -8,21 +8,23 @@ import numpy as np
 
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
-from beamtree.training.horizon import TargetHorizon
+from beamtree.training.horizon import TargetHorizon, items_at, mean_weight, weights_at
 from beamtree.training.instances import VERY_NEXT
-from beamtree.types import AnyArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 
 class WindowBatch(NamedTuple):
     """Some windows laid end to end, the shortest first.
 
     inputs: (positions,) items, oldest first within a window; targets: (positions, targets), what follows each input, -1
-    where there are fewer; lengths: (windows,) inputs of each window, at least 1.
+    where there are fewer; lengths: (windows,) inputs of each window, at least 1. shares: (positions, targets), what
+    each target counts, 1 for all targets of a position together on average; None where they share it evenly.
     """
 
     inputs: Int32Array
     targets: Int32Array
     lengths: Int64Array
+    shares: Float32Array | None = None
 
     def divided(self, parts: int) -> list["WindowBatch"]:
         """As many parts as there are windows for, at most `parts`, of nearly the same windows and positions."""
@@ -32,7 +34,8 @@ class WindowBatch(NamedTuple):
             lengths = self.lengths[number::parts]
             shift = starts[number::parts] - (np.cumsum(lengths) - lengths)
             rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
-            found.append(WindowBatch(self.inputs[rows], self.targets[rows], lengths))
+            shares = None if self.shares is None else self.shares[rows]
+            found.append(WindowBatch(self.inputs[rows], self.targets[rows], lengths, shares))
         return found
 
 
@@ -43,15 +46,17 @@ class TrainingWindows:
     Neighbouring windows share one item, so that every interaction after the first is next in line exactly once.
     Targets before the split's first one are not learned from, except inside later windows, where they are histories.
     first, end: the window's part of the flat items, the last being no input; span_end: where its span ends.
-    horizon: how targets are drawn from what follows an input.
+    horizon: how targets are drawn from what follows an input. scale: what weights of targets are multiplied by, so that
+    positions count 1 on average. Windows after the last target of a user are left out.
     """
 
-    items: Int32Array
+    sequences: Sequences
     first: Int64Array
     end: Int64Array
     span_end: Int64Array
     length: int
     horizon: TargetHorizon
+    scale: float = 1.0
 
     @classmethod
     def cut(
@@ -65,7 +70,11 @@ class TrainingWindows:
         from_the_end = np.arange(len(start)) - np.repeat(first_window, num_windows)
         end = span_end - length * from_the_end
         first = np.maximum(start, end - length - 1)
-        return cls(sequences.items, first, end, span_end, length, horizon)
+        windows = cls(sequences, first, end, span_end, length, horizon)
+        if sequences.weights is None:
+            return windows
+        windows = windows.take(np.flatnonzero(sequences.count_targets(first + 1, span_end) > 0))
+        return replace(windows, scale=windows._scale())
 
     def __len__(self) -> int:
         return len(self.first)
@@ -81,10 +90,11 @@ class TrainingWindows:
 
     def counts(self, num_items: int) -> Int64Array:
         """How often each item (items,) is next in line."""
-        begun = np.bincount(self.first + 1, minlength=len(self.items) + 1)
-        ended = np.bincount(self.end, minlength=len(self.items) + 1)
+        items = self.sequences.items
+        begun = np.bincount(self.first + 1, minlength=len(items) + 1)
+        ended = np.bincount(self.end, minlength=len(items) + 1)
         times_wanted = np.cumsum(begun - ended)[:-1]
-        return np.bincount(self.items, weights=times_wanted, minlength=num_items).astype(np.int64)
+        return np.bincount(items, weights=times_wanted, minlength=num_items).astype(np.int64)
 
     def batch(self, instances: Int64Array, *, epoch: int = 0) -> WindowBatch:
         """The numbered windows, with targets as drawn in an epoch."""
@@ -94,8 +104,18 @@ class TrainingWindows:
         place = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         following = np.repeat(self.first[chosen], lengths) + place + 1
         ends = np.repeat(self.span_end[chosen], lengths)
-        targets = self.horizon.draw(self.items, following, ends, numbers=following, epoch=epoch)
-        return WindowBatch(self.items[following - 1], targets, lengths)
+        places = self.horizon.draw(self.sequences, following, ends, numbers=following, epoch=epoch)
+        shares = weights_at(self.sequences, places, scale=self.scale)
+        if shares is not None:
+            shares /= np.maximum((places != NOTHING).sum(axis=1, keepdims=True, dtype=np.float32), 1.0)
+        return WindowBatch(self.sequences.items[following - 1], items_at(self.sequences, places), lengths, shares)
+
+    def _scale(self) -> float:
+        """One over what a position counts on average: nothing after the last target, the mean weight before it."""
+        lengths = self.lengths
+        following = np.arange(lengths.sum()) + np.repeat(self.first + 1 - (np.cumsum(lengths) - lengths), lengths)
+        share = (self.sequences.count_targets(following, np.repeat(self.span_end, lengths)) > 0).mean()
+        return float(1.0 / (mean_weight(self.sequences, self.first + 1, self.end) * share))
 
     def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its windows and the epoch alone."""

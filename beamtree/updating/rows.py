@@ -5,15 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
+from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID, WEIGHT
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog
+from beamtree.data.row_weights import decayed, none_if_equal, time_decay
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import CLEAN_FIRST_TARGET, HeldOut, Spans, Split
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError
 from beamtree.training.randomness import numpy_generator
-from beamtree.types import Int64Array
+from beamtree.types import Float32Array, Int64Array
+from beamtree.updating.request_tables import extended_context, replaced_users
 from beamtree.updating.state import LearnedLog
 
 HELD_OUT_SHARE, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.1, 100, 2000
@@ -58,10 +60,20 @@ def newer_rows(log: InteractionLog, known: LearnedLog, *, row_order: bool) -> tu
     return rows, frame.height - rows.height
 
 
-def extend_log(known: LearnedLog, rows: pl.DataFrame, *, item_table: pl.DataFrame, skipped: int) -> ExtendedLog:
+def extend_log(
+    known: LearnedLog,
+    rows: pl.DataFrame,
+    *,
+    item_table: pl.DataFrame,
+    skipped: int,
+    half_life_days: float | None = None,
+    user_table: pl.DataFrame | None = None,
+) -> ExtendedLog:
     """Known sequences with new rows behind them; unknown users are appended.
 
-    rows: user_id, item_id, timestamp, all of known items. item_table: a row for each item, in dense order.
+    rows: user_id, item_id, timestamp and maybe weight, all of known items. item_table: a row for each item, in dense
+    order. half_life_days: as in `prepare_dataset`; what is known has aged since it was learned. user_table: rows that
+    replace what is known of these users.
     """
     items = Vocabulary(item_table[ITEM_ID])
     ids = rows[USER_ID].cast(known.users.ids.dtype, strict=False)
@@ -75,6 +87,9 @@ def extend_log(known: LearnedLog, rows: pl.DataFrame, *, item_table: pl.DataFram
             USER_ID: users.encode(ids),
             ITEM_ID: items.encode(rows[ITEM_ID].cast(items.ids.dtype)),
             TIMESTAMP: rows[TIMESTAMP],
+            WEIGHT: rows[WEIGHT]
+            if WEIGHT in rows.columns
+            else pl.repeat(1.0, rows.height, dtype=pl.Float32, eager=True),
         }
     ).sort(USER_ID, TIMESTAMP, maintain_order=True)
     known_lengths = np.concatenate([known.sequences.lengths, np.zeros(len(unknown), dtype=np.int64)])
@@ -86,9 +101,31 @@ def extend_log(known: LearnedLog, rows: pl.DataFrame, *, item_table: pl.DataFram
     if known.timestamps is not None:
         new_times = ordered[TIMESTAMP].to_numpy().astype(known.timestamps.dtype)
         times = np.concatenate([known.timestamps, new_times])[order]
+    weights = none_if_equal(_weights(known, ordered, half_life_days=half_life_days)[order])
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    dataset = Dataset(users, items, Sequences(flat, offsets), item_table, times)
+    dataset = Dataset(
+        users,
+        items,
+        Sequences(flat, offsets, weights),
+        item_table,
+        times,
+        user_table=replaced_users(known.user_table, user_table, users=users),
+        context=extended_context(known.context, rows, dense_user=users.encode(ids), order=order),
+    )
     return ExtendedLog(dataset, offsets[:-1] + known_lengths, skipped)
+
+
+def _weights(known: LearnedLog, rows: pl.DataFrame, *, half_life_days: float | None) -> Float32Array:
+    """What the known interactions and the new rows count, one after another, as of the newest of them."""
+    before, new = known.sequences.weights, rows[WEIGHT].to_numpy()
+    if before is None:
+        before = np.ones(len(known.sequences.items), dtype=np.float32)
+    if half_life_days is None or known.newest is None:
+        return np.concatenate([before, new])
+    times = rows[TIMESTAMP].to_numpy()
+    moments = np.append(times, known.newest)
+    decay = time_decay(moments, newest=moments.max().item(), half_life_days=half_life_days)
+    return np.concatenate([decayed(before, np.full(len(before), decay[-1])), decayed(new, decay[:-1])])
 
 
 def hold_out_newest(extended: ExtendedLog, *, exclude_seen: bool, seed: int) -> Split:
@@ -118,9 +155,12 @@ def _num_labels(extended: ExtendedLog, *, exclude_seen: bool) -> Int64Array:
     """How many new rows of each user (users,) could be foreseen."""
     sequences, num_items = extended.dataset.sequences, len(extended.dataset.items)
     users = np.repeat(np.arange(len(sequences)), sequences.lengths)
-    is_new = np.arange(len(users)) >= extended.known_end[users]
+    is_later = np.arange(len(users)) >= extended.known_end[users]
+    is_new = is_later.copy()
+    if sequences.weights is not None:
+        is_new &= sequences.weights > 0.0
     if exclude_seen:
-        is_concerned = (sequences.offsets[1:] > extended.known_end)[users] & ~is_new
+        is_concerned = (sequences.offsets[1:] > extended.known_end)[users] & ~is_later
         keys = users * num_items + sequences.items
         is_new[is_new] = ~np.isin(keys[is_new], keys[is_concerned])
     return np.bincount(users[is_new], minlength=len(sequences))

@@ -7,12 +7,14 @@ by the log that it holds, so that a model finds the one it belongs to whatever w
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import polars as pl
 
+from beamtree.data.columns import USER_ID
 from beamtree.data.dataset import Dataset, Times
 from beamtree.data.sequences import Sequences
 from beamtree.data.vocabulary import Vocabulary
@@ -26,16 +28,27 @@ if TYPE_CHECKING:
 
 KIND = "beamtree state for updates"
 FORMAT_VERSION = 1
+USERS_FILE, CONTEXT_FILE = "users.parquet", "context.parquet"
 NAME_CHARACTERS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedLog:
-    """What a model has learned from: users by dense id, their sequences of dense items, and the times of these."""
+    """What a model has learned from: users by dense id, their sequences of dense items, and the times of these.
+
+    user_table, context: as in `Dataset`.
+    """
 
     users: Vocabulary
     sequences: Sequences
     timestamps: Times | None
+    user_table: pl.DataFrame | None = None
+    context: pl.DataFrame | None = None
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self:
+        """All of a data set that was learned from."""
+        return cls(dataset.users, dataset.sequences, dataset.timestamps, dataset.user_table, dataset.context)
 
     @property
     def newest(self) -> float | None:
@@ -53,8 +66,7 @@ class UpdateState:
 
 def state_of_fit(dataset: Dataset, encoders: "Sequence[TrainedEstimator[NextItemModel]]") -> UpdateState:
     """What a fit leaves for updates. encoders: the tower's, if there is one."""
-    log = LearnedLog(dataset.users, dataset.sequences, dataset.timestamps)
-    return UpdateState(log, encoders[0].optimiser if encoders else {})
+    return UpdateState(LearnedLog.of(dataset), encoders[0].optimiser if encoders else {})
 
 
 def states_beside(model: Path) -> Path:
@@ -68,15 +80,27 @@ def save_state(model: Path, state: UpdateState, *, fingerprint: str) -> None:
     arrays: dict[str, AnyArray] = {"items": log.sequences.items, "offsets": log.sequences.offsets}
     if log.timestamps is not None:
         arrays["timestamps"] = log.timestamps
+    if log.sequences.weights is not None:
+        arrays["weights"] = log.sequences.weights
     arrays |= {f"optimiser/{name}": array for name, array in state.optimiser.items()}
     write_bundle(
         _place(model, fingerprint),
         {"kind": KIND, "format_version": FORMAT_VERSION, "data_fingerprint": fingerprint},
         files={
             "state.safetensors": write_arrays(arrays),
-            "users.parquet": lambda path: log.users.write(path, column="user_id"),
+            **{name: partial(_write_table, table) for name, table in _tables(log).items()},
         },
     )
+
+
+def _tables(log: LearnedLog) -> dict[str, pl.DataFrame]:
+    """What a log has beside its arrays, by the name of the file."""
+    users = log.users.ids.rename(USER_ID).to_frame() if log.user_table is None else log.user_table
+    return {USERS_FILE: users} if log.context is None else {USERS_FILE: users, CONTEXT_FILE: log.context}
+
+
+def _write_table(table: pl.DataFrame, path: Path) -> None:
+    table.write_parquet(path)
 
 
 def load_state(model: Path, *, fingerprint: str) -> UpdateState:
@@ -95,12 +119,22 @@ def load_state(model: Path, *, fingerprint: str) -> UpdateState:
         )
     try:
         arrays = read_arrays(place, manifest, "state.safetensors")
-        users = pl.read_parquet(read_file(place, manifest, "users.parquet").tobytes())["user_id"]
-        sequences = Sequences(arrays["items"], arrays["offsets"])
-        log = LearnedLog(Vocabulary(users), sequences, arrays.get("timestamps"))
+        users = pl.read_parquet(read_file(place, manifest, USERS_FILE).tobytes())
+        context = None
+        if CONTEXT_FILE in manifest["files"]:
+            context = pl.read_parquet(read_file(place, manifest, CONTEXT_FILE).tobytes())
+        sequences = Sequences(arrays["items"], arrays["offsets"], arrays.get("weights"))
+        log = LearnedLog(
+            Vocabulary(users[USER_ID]),
+            sequences,
+            arrays.get("timestamps"),
+            user_table=users if users.width > 1 else None,
+            context=context,
+        )
     except (KeyError, DataError, pl.exceptions.PolarsError) as error:
         raise ArtefactError(f"{place} cannot be used: {error}. Fit the model again.") from error
     is_aligned = log.timestamps is None or log.timestamps.shape == sequences.items.shape
+    is_aligned &= context is None or context.height == len(sequences.items)
     if len(log.users) != len(sequences) or not is_aligned:
         raise ArtefactError(f"{place} does not fit together. Fit the model again.")
     optimiser = {

@@ -101,20 +101,30 @@ def update_model(
     *,
     items: pl.DataFrame | None,
     continuation: Continuation,
+    users: pl.DataFrame | None = None,
 ) -> Updated:
     """Go on from a model with the rows of a log that are newer than all that it has learned from.
 
-    items: a table that describes new items; those that the model knows are passed over. DataError where no row is new;
+    items: a table that describes new items; those that the model knows are passed over. users: a table that describes
+    users, whose rows replace what was known of them. DataError where no row is new;
     InputError for a model whose score has parts that are learned otherwise.
     """
     started = time.monotonic()
     _check_parts(artefact)
-    rows, skipped = newer_rows(log, state.log, row_order=artefact.config.log.row_order)
+    settings = artefact.config.log
+    rows, skipped = newer_rows(log, state.log, row_order=settings.row_order)
     new_items = _new_items(artefact, rows, items)
     grown = artefact
     if not new_items.is_empty():
         grown = change_catalogue(artefact, add=new_items, interactions=InteractionLog(rows)).artefact
-    extended = extend_log(state.log, rows, item_table=grown.item_table, skipped=skipped)
+    extended = extend_log(
+        state.log,
+        rows,
+        item_table=grown.item_table,
+        skipped=skipped,
+        half_life_days=settings.half_life_days,
+        user_table=users,
+    )
     split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
     weights = dict(grown.weights)
     optimiser, trend = dict(state.optimiser), None
@@ -128,7 +138,12 @@ def update_model(
     now = replace(
         grown,
         weights=weights,
-        popularity=count_items(dataset.sequences.items, split.train, num_items=len(dataset.items)),
+        popularity=count_items(
+            dataset.sequences.items,
+            split.train,
+            num_items=len(dataset.items),
+            weights=dataset.sequences.weights,
+        ),
         data_fingerprint=dataset.fingerprint,
     )
     verdict = _verdict(artefact, now, extended, split)
@@ -142,7 +157,7 @@ def update_model(
             metrics={} if verdict is None else {"newest": dict(verdict.after)},
             training=dict(artefact.training) | {"updates": [*artefact.training.get("updates", []), report]},
         ),
-        UpdateState(LearnedLog(dataset.users, dataset.sequences, dataset.timestamps), optimiser),
+        UpdateState(LearnedLog.of(dataset), optimiser),
         verdict,
         new_rows=extended.num_new,
         skipped_rows=skipped,
@@ -218,7 +233,12 @@ def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: Tren
     if now.weights.trend > 0.0:
         sequences = dataset.sequences
         is_learned = np.arange(len(sequences.items)) < np.repeat(split.train.end, sequences.lengths)
-        known = KnownInteractions(times[is_learned], sequences.items[is_learned], num_items=len(dataset.items))
+        known = KnownInteractions(
+            times[is_learned],
+            sequences.items[is_learned],
+            num_items=len(dataset.items),
+            weights=None if sequences.weights is None else sequences.weights[is_learned],
+        )
         trend_now = known.trend(before.trend.half_life if trend is None else trend.half_life)
     return _named(replace(now, trend=trend_now))
 
@@ -241,7 +261,12 @@ def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, s
         Recommender(replace(before, weights=weights)).engine,
         dataset,
         split.validation,
-        known=KnownInteractions(known.timestamps, known.sequences.items, num_items=before.tree.num_items),
+        known=KnownInteractions(
+            known.timestamps,
+            known.sequences.items,
+            num_items=before.tree.num_items,
+            weights=known.sequences.weights,
+        ),
         config=before.config,
     )
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from beamtree.data.interactions import InteractionLog, ReadReport, read_interactions
+from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.parse import ID_CHARACTERS
+from beamtree.data.read_report import ReadReport
 from beamtree.errors import DataError, SettingsError
 from beamtree.serving.schemas import EventsBody
 

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+from beamtree import native
 from beamtree.config import MemorySettings
+from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import count_items
+from beamtree.model import counting
+from beamtree.model.counting import count_company, count_followers, count_items, count_returns
 from beamtree.model.memory import Memory
 from tests.small import sequences_of
 
@@ -45,3 +48,65 @@ def test_company_is_as_strong_as_the_cosine_and_followers_and_popularity_as_thei
     np.testing.assert_allclose(company.strengths, [both, one, both, one], rtol=1e-3)
     np.testing.assert_allclose(followers.strengths, np.log([1 + 2, 1 + 1]), rtol=1e-3)
     np.testing.assert_allclose(memory.popularity, np.log([5, 3, 2, 1]), rtol=1e-6)
+
+
+def weighed(lists: list[list[tuple[int, float]]]) -> tuple[Sequences, Spans]:
+    """Sequences of (item, weight), and a span for each."""
+    plain = sequences_of([[item for item, _ in entry] for entry in lists])
+    weights = np.array([weight for entry in lists for _, weight in entry], dtype=np.float32)
+    users = spans(*zip(plain.offsets[:-1], plain.offsets[1:], strict=True))
+    return Sequences(plain.items, plain.offsets, weights), users
+
+
+def lists_of(found: counting.CountedPairs) -> list[dict[int, float]]:
+    return [
+        dict(zip(found.items[a:b].tolist(), found.counts[a:b].tolist(), strict=True))
+        for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+    ]
+
+
+def test_what_follows_counts_with_the_weight_of_what_followed() -> None:
+    """Item 1 is bought (5) after 0 is viewed, and viewed (1) after it once; nothing points to item 2, of weight 0."""
+    sequences, users = weighed([[(0, 1.0), (1, 5.0), (2, 0.0)], [(0, 1.0), (1, 1.0)]])
+    found = count_followers(sequences.items, users, num_items=3, window=2, most=9, weights=sequences.weights)
+    assert lists_of(found) == [{1: 6.0}, {}, {}]
+    assert count_items(sequences.items, users, num_items=3, weights=sequences.weights).tolist() == [2.0, 6.0, 0.0]
+
+
+def test_company_is_the_cosine_of_having_one_item_and_wanting_the_other() -> None:
+    """Two users view 0; one of them buys 1, of weight 3, the other only views it."""
+    sequences, users = weighed([[(0, 0.0), (1, 0.0), (1, 3.0)], [(0, 0.0), (1, 1.0)]])
+    memory = Memory.count(sequences, users, num_items=2, settings=MemorySettings())
+    assert memory.company.items.tolist() == [1], "nobody wants item 0"
+    np.testing.assert_allclose(memory.company.strengths, [(3 + 1) / np.sqrt(2 * (9 + 1))], rtol=1e-3)
+    np.testing.assert_allclose(memory.popularity, np.log1p([0.0, 4.0]), rtol=1e-6)
+
+
+def test_only_targets_count_as_met_again() -> None:
+    sequences, users = weighed([[(0, 1.0), (1, 1.0), (0, 0.0), (1, 1.0)]])
+    had, again = count_returns(sequences.items, users, num_items=2, weights=sequences.weights)
+    assert had.tolist() == [3, 2]
+    assert again.tolist() == [0, 2]
+
+
+@pytest.mark.skipif(not native.is_available(), reason="the kernels are not compiled")
+@pytest.mark.parametrize("at_a_time", [1, 50, 2**22])
+def test_equal_weights_count_as_the_kernels_do(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "PAIRS_AT_A_TIME", at_a_time)
+    generator = np.random.default_rng(0)
+    sequences = sequences_of([generator.integers(0, 12, size=size).tolist() for size in (0, 1, 9, 30, 7)])
+    users = spans(*zip(sequences.offsets[:-1], sequences.offsets[1:], strict=True))
+    ones = np.ones(len(sequences.items), dtype=np.float32)
+    for most in (3, 100):
+        plain, equal = (
+            count_followers(sequences.items, users, num_items=13, window=4, most=most, weights=weights)
+            for weights in (None, ones)
+        )
+        for left, right in zip(plain, equal, strict=True):
+            np.testing.assert_array_equal(left, right)
+        together, equally = (
+            count_company(sequences.items, users, num_items=13, most=most, weights=weights) for weights in (None, ones)
+        )
+        for left, right in zip(together.pairs, equally.pairs, strict=True):
+            np.testing.assert_array_equal(left, right)
+        np.testing.assert_array_equal(together.wanted, equally.wanted)

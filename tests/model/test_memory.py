@@ -40,18 +40,18 @@ def test_the_most_frequent_are_kept_and_equal_counts_go_to_the_lower_item() -> N
 
 def test_company_counts_users_once_and_keeps_the_highest_cosines() -> None:
     sequences = sequences_of([[0, 1, 0, 1], [1, 0], [0, 2], [2, 1], [2], [3, 0]])
-    counted, users = count_company(sequences.items, whole(sequences), num_items=5, most=10)
+    counted, users, _ = count_company(sequences.items, whole(sequences), num_items=5, most=10)
     assert users.tolist() == [4, 3, 3, 1, 0]
     both_ways = {(0, 1): 2, (0, 2): 1, (1, 2): 1, (0, 3): 1}
     assert as_dictionary(counted) == both_ways | {(b, a): times for (a, b), times in both_ways.items()}
-    few, _ = count_company(sequences.items, whole(sequences), num_items=5, most=1)
+    few, *_ = count_company(sequences.items, whole(sequences), num_items=5, most=1)
     # Of item 0: 2 / sqrt(3) with item 1, 1 / sqrt(3) with 2, 1 / sqrt(1) with 3.
     assert as_dictionary(few) == {(0, 1): 2, (1, 0): 2, (2, 1): 1, (3, 0): 1}
 
 
 def test_only_the_latest_items_of_a_long_history_keep_company() -> None:
     sequences = sequences_of([[0, *range(1, COMPANY_ITEMS + 1)]])
-    counted, users = count_company(sequences.items, whole(sequences), num_items=COMPANY_ITEMS + 1, most=1000)
+    counted, users, _ = count_company(sequences.items, whole(sequences), num_items=COMPANY_ITEMS + 1, most=1000)
     assert users.tolist() == [0] + [1] * COMPANY_ITEMS
     assert counted.offsets[1] == 0
 
@@ -84,11 +84,11 @@ def test_an_item_that_returns_counts_more_in_own_repeats_and_a_rare_one_as_usual
 def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, most: int) -> None:
     sequences = sequences_of(lists)
     in_kernels = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
-    company, _ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
+    company, *_ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "is_available", lambda: False)
         in_numpy = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
-        company_in_numpy, _ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
+        company_in_numpy, *_ = count_company(sequences.items, whole(sequences), num_items=13, most=most)
     for ours, theirs in zip((*in_kernels, *company), (*in_numpy, *company_in_numpy), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

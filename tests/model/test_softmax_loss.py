@@ -97,3 +97,21 @@ def test_what_is_left_out_does_not_compete_unless_it_is_a_label() -> None:
     for ours in (over_all, over_sample):
         torch.testing.assert_close(ours, expected)
         torch.testing.assert_close(torch.autograd.grad(ours, [vectors, items]), gradients)
+
+
+def test_shares_weigh_labels_and_rows() -> None:
+    """A row of shares that add up to 2 counts as much as the same row twice."""
+    labels, shares = torch.tensor([[0, 3], [4, -1]]), torch.tensor([[1.5, 0.5], [0.25, 0.0]], dtype=torch.float64)
+    vectors, items = draw(2, 4), draw(5, 4, seed=1)
+    logs = functional.log_softmax(vectors @ items.T, dim=1)
+    expected = -(1.5 * logs[0, 0] + 0.5 * logs[0, 3] + 0.25 * logs[1, 4])
+    torch.testing.assert_close(softmax_loss(vectors, items, labels, shares=shares), expected)
+    everything = {"sample": torch.arange(5), "stand_for": torch.ones(5)}
+    torch.testing.assert_close(sampled_softmax_loss(vectors, items, labels, shares=shares, **everything), expected)
+    assert torch.autograd.gradcheck(
+        lambda vectors, items: softmax_loss(vectors, items, labels, shares=shares), (vectors, items)
+    )
+    some = {"sample": torch.tensor([1, 3]), "stand_for": torch.tensor([2.0, 1.5])}
+    assert torch.autograd.gradcheck(
+        lambda vectors, items: sampled_softmax_loss(vectors, items, labels, shares=shares, **some), (vectors, items)
+    )

@@ -76,3 +76,30 @@ def test_users_who_met_nothing_new_are_not_asked_where_seen_items_are_not_recomm
     assert hold_out_newest(extended, exclude_seen=True, seed=0).validation.user.tolist() == [1]
     nobody = extend_log(KNOWN, rows(("a", 100, 50)).frame, item_table=ITEMS, skipped=0)
     assert len(hold_out_newest(nobody, exclude_seen=True, seed=0).validation) == 0
+
+
+def test_known_rows_age_and_new_ones_count_by_their_events() -> None:
+    day, newest = 86_400, 1_700_000_000
+    known = LearnedLog(
+        KNOWN.users,
+        Sequences(KNOWN.sequences.items, KNOWN.sequences.offsets, np.array([1, 0.5, 1, 0], dtype=np.float32)),
+        np.array([newest - day, newest - day, newest, newest]),
+    )
+    new = rows(("a", 103, newest + 9 * day), ("b", 101, newest + 10 * day)).frame.with_columns(
+        weight=pl.Series([4.0, 0.0], dtype=pl.Float32)
+    )
+    extended = extend_log(known, new, item_table=ITEMS, skipped=0, half_life_days=10)
+    weights = extended.dataset.sequences.weights
+    assert weights is not None
+    np.testing.assert_allclose(weights, [0.5, 0.25, 0.5, 4 * 0.5**0.1, 0.0, 0.0], rtol=1e-6)
+    split = hold_out_newest(extended, exclude_seen=False, seed=0)
+    assert split.validation.user.tolist() == [0], "the new row of the other user is no target"
+
+
+def test_rows_that_all_count_one_stay_so() -> None:
+    extended = extend_log(KNOWN, rows(("a", 103, 40)).frame, item_table=ITEMS, skipped=0)
+    assert extended.dataset.sequences.weights is None
+    weighed = rows(("a", 103, 40)).frame.with_columns(weight=pl.Series([3.0], dtype=pl.Float32))
+    extended = extend_log(KNOWN, weighed, item_table=ITEMS, skipped=0)
+    assert extended.dataset.sequences.weights is not None
+    assert extended.dataset.sequences.weights.tolist() == [1.0, 1.0, 1.0, 3.0, 1.0]

@@ -1,0 +1,101 @@
+"""Types of events, such as view, cart and buy: what a row of each type counts, and which types are targets."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import polars as pl
+
+from beamtree.data.columns import EVENT_TYPE, WEIGHT
+from beamtree.errors import DataError, SettingsError
+
+EVENT_KINDS = "a text or an integer that names a type of event"
+MOST_LISTED = 20
+"""Event types that a message lists at most."""
+
+
+@dataclass(frozen=True)
+class EventTypes:
+    """How the rows of a log are weighed by their event type.
+
+    weights: what a row of each type counts as a target, 0 = it is left out of the log; empty: 1 for any type. targets:
+    the types that are recommended, empty = all; rows of other types stay in the histories and are never targets.
+    """
+
+    weights: Mapping[str, float]
+    targets: tuple[str, ...]
+
+    @classmethod
+    def of(cls, weights: Mapping[str, float] | None, targets: Collection[str] | None) -> Self | None:
+        """None where neither is given; SettingsError for a negative weight, or a target type without a weight."""
+        if not weights and not targets:
+            return None
+        if isinstance(targets, str):
+            raise SettingsError(f"target_events is a list of event types, got {targets!r}. Write [{targets!r}].")
+        named = {str(name): float(weight) for name, weight in (weights or {}).items()}
+        for name, weight in named.items():
+            if not 0.0 <= weight < float("inf"):
+                raise SettingsError(f"The weight of an event type is a number of at least 0, got {name!r}: {weight}.")
+        wanted = tuple(str(name) for name in targets or ())
+        for name in wanted:
+            if named and not named.get(name):
+                raise SettingsError(
+                    f"target_events has {name!r}, but event_weights gives it no weight above 0: add it there."
+                )
+        return cls(named, wanted)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The types whose rows are not read."""
+        return [name for name, weight in self.weights.items() if weight == 0.0]
+
+    def weigh(self, frame: pl.DataFrame, *, origin: str) -> pl.DataFrame:
+        """The frame with its column event_type replaced by weight, Float32; without either where all weights are 1.
+
+        DataError for a type without a weight, and where no row is of a target type; origin: the log, for messages.
+        """
+        counts = frame.group_by(EVENT_TYPE).len().sort("len", EVENT_TYPE, descending=[True, False])
+        found = dict(counts.iter_rows())
+        unknown = [name for name in found if self.weights and name not in self.weights]
+        if unknown:
+            raise DataError(
+                f"{origin}: event_weights says nothing of {_listed(unknown)}. The log has {_counted(found)}. Give "
+                "every type a weight; 0 leaves its rows out."
+            )
+        weights = {name: self.weights.get(name, 1.0) * (not self.targets or name in self.targets) for name in found}
+        if not any(weights.values()):
+            raise DataError(
+                f"{origin}: no row is of a type in target_events ({_listed(self.targets)}). The log has "
+                f"{_counted(found)}. Name types as the log does."
+            )
+        rest = frame.drop(EVENT_TYPE)
+        if all(weight == 1.0 for weight in weights.values()):
+            return rest
+        weighed = frame[EVENT_TYPE].replace_strict(weights, return_dtype=pl.Float32)
+        return rest.with_columns(weighed.alias(WEIGHT))
+
+    def described(self) -> str:
+        """A phrase for people: what counts how much."""
+        counts = ", ".join(f"{name} {weight:g}" for name, weight in self.weights.items() if weight > 0.0)
+        weighed = f"events weighed: {counts}" if counts else "events weighed alike"
+        return f"{weighed}; targets: {', '.join(self.targets)}" if self.targets else weighed
+
+
+def parse_events(column: pl.Series) -> pl.Series:
+    """Event types as String, without blanks around them; null where one is missing or can be no type."""
+    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype.is_integer():
+        column = column.cast(pl.String)
+    if column.dtype != pl.String:
+        return pl.repeat(None, len(column), dtype=pl.String, eager=True).alias(column.name)
+    stripped = column.str.strip_chars()
+    return stripped.set(stripped == "", None)
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = ", ".join(repr(name) for name in list(names)[:MOST_LISTED])
+    return f"{shown}, ..." if len(names) > MOST_LISTED else shown
+
+
+def _counted(found: Mapping[str, int]) -> str:
+    shown = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in list(found.items())[:MOST_LISTED])
+    return f"{shown}, ..." if len(found) > MOST_LISTED else shown

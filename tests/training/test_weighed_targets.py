@@ -13,9 +13,9 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
 from beamtree.errors import DataError
 from beamtree.fitting.computation import build_learner
+from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
 from beamtree.model.score import build_score
-from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances, one_target_each
@@ -91,7 +91,7 @@ def test_windows_share_positions_by_weight_and_end_with_the_last_target() -> Non
 def test_the_encoder_learns_each_target_by_its_weight() -> None:
     """Where one target alone has weight, three positions of five come before it, and count 1 on average."""
     settings = EstimatorSettings(width=4, layers=1, heads=1, dropout=0.0, negatives="all")
-    encoder = SasRec(settings, num_items=8, history_length=5, generator=torch.Generator().manual_seed(1))
+    encoder = NextItemModel(settings, num_items=8, history_length=5, generator=torch.Generator().manual_seed(1))
     proposal = Proposal(np.full(8, 1 / 8))
     weighed = sequences_of([0, 0, 0, 2, 0, 0])
     windows = TrainingWindows.cut(weighed, split_none(weighed), length=5)

@@ -378,7 +378,7 @@ class EstimatorSettings(_Section):
         None,
         ge=1,
         le=10_000,
-        description="so many of the latest items are read; default: what 95 % of the users have, from 10 to 50",
+        description="so many of the latest items are read; default: what 95 % of the users have, from 10 to 40",
     )
     width: int = Field(64, ge=1, le=1024, description="size of an item's vector")
     layers: int | None = Field(

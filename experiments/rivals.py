@@ -5,8 +5,8 @@
     python -m experiments.rivals --table
 
 Who is held out does not depend on the seed, so that the spread over seeds is that of training. With --folds every user
-is tested once, and the interval is over all of them. SASRec is the very encoder that the fit trained: the same time and
-the same luck. With --encoders, fits share trained encoders, whose seconds count for each of them. A line has the
+is tested once, and the interval is over all of them. GRU4Rec is the very encoder that the fit trained: the same time
+and the same luck. With --encoders, fits share trained encoders, whose seconds count for each of them. A line has the
 metrics of all systems on the test users, the ratio of the model to each rival with its 95 % interval (paired bootstrap
 over users), and all settings. A line that is there already is not measured again.
 """

@@ -18,7 +18,7 @@ from beamtree.data.request_features import RequestFeatures
 from beamtree.data.ties import settle_ties
 
 SHORTEST_READ: Final = 10
-LONGEST_READ: Final = 50
+LONGEST_READ: Final = 40
 """How many items of a history an encoder reads, at least and at most, unless it is told."""
 
 WORTH_A_SENTENCE: Final = 0.001

@@ -59,6 +59,9 @@ class SequenceEncoder(nn.Module):
         at. An empty history is one of its own.
         """
 
+    def compact(self) -> None:
+        """Once learning is over: numbers that the kernels keep in fewer bits are rounded, here nothing."""
+
 
 @torch.no_grad()
 def initialise(module: nn.Module, generator: torch.Generator) -> None:

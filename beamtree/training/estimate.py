@@ -177,6 +177,7 @@ def _train(
         clock=run.clock,
     )
     seconds = trainer.run(seconds_before=run.clock() - started).seconds
+    estimator.encoder.compact()
     optimiser = copied(learner.optimiser_arrays())
     if store is not None:
         store.save(estimator, seconds=seconds, optimiser=optimiser)

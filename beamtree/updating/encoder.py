@@ -115,6 +115,7 @@ def learn_on(
         listen=continuation.listen,
         should_stop=continuation.should_stop,
     ).run()
+    encoder.encoder.compact()
     return learner.optimiser_arrays()
 
 

@@ -131,7 +131,7 @@ struct Remembered {
 // Encoders of random weights.
 struct RandomEncoders {
     std::vector<float> weights, recency;
-    std::unique_ptr<SequenceEncoder> attentive, recurrent;
+    std::unique_ptr<SequenceEncoder> attentive, recurrent, compact;
 
     RandomEncoders(std::mt19937& random, index_t width, index_t heads, index_t layers, index_t history)
         : weights(random_values<float>(random, 12 * (width + 1) * (width + 1))),
@@ -142,9 +142,19 @@ struct RandomEncoders {
         const auto times = static_cast<std::size_t>(layers);
         attentive = std::make_unique<SequenceEncoder>(
             SelfAttention(SelfAttentionSizes{width, heads, history}, std::vector<RawBlock>(times, block), norm));
-        recurrent = std::make_unique<SequenceEncoder>(
-            Recurrent(RecurrentSizes{width, 2 * width - 1, history}, norm,
-                      std::vector<RawRecurrentLayer>(times, RawRecurrentLayer{linear, linear}), linear, norm));
+        auto make_recurrent = [&] {
+            return std::make_unique<SequenceEncoder>(
+                Recurrent(RecurrentSizes{width, 2 * width - 1, history}, norm,
+                          std::vector<RawRecurrentLayer>(times, RawRecurrentLayer{linear, linear}), linear, norm));
+        };
+        recurrent = make_recurrent();
+        for (float& number : weights) {  // to 16 bits, which the kernels keep in half the space
+            std::uint32_t bits;
+            std::memcpy(&bits, &number, sizeof bits);
+            bits &= 0xffff0000;
+            std::memcpy(&number, &bits, sizeof bits);
+        }
+        compact = make_recurrent();
     }
 };
 
@@ -167,6 +177,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
     const RandomEncoders encoders(random, c.sizes.width, c.sizes.width % 3 == 0 ? 3 : 1, 2, length);
     const Tower tower{*encoders.attentive, forest.nodes.data(), 0.5f};
     const Tower recurrent_tower{*encoders.recurrent, forest.nodes.data(), 0.5f};
+    const Tower compact_tower{*encoders.compact, forest.nodes.data(), 0.5f};
     std::vector<std::int32_t> histories(static_cast<std::size_t>(c.instances * length)), targets;
     for (auto& item : histories) item = static_cast<std::int32_t>(below(random, c.items + 1)) - 1;
     for (index_t k = 0; k < length; ++k) histories[static_cast<std::size_t>(k)] = -1;
@@ -226,6 +237,7 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                                            Score{tree, nullptr, &remembered.memory, nullptr, 0},
                                            Score{tree, nullptr, nullptr, &tower, 0},
                                            Score{tree, nullptr, nullptr, &recurrent_tower, 0},
+                                           Score{tree, nullptr, nullptr, &compact_tower, 0},
                                            Score{tree, &attention, &remembered.memory, &tower, tree.height}}) {
                     for (bool spread : {false, true})
                         search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});

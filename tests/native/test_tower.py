@@ -76,7 +76,14 @@ def test_a_recurrent_network_encodes_as_in_torch(width: int, hidden: int, layers
     generator = np.random.default_rng([width, hidden])
     tree = random_tree(generator, items=70, vacant=9, branching=3)
     encoder = Recurrent(width, hidden=hidden, layers=layers, history_length=history_length)
-    assert_encoded_as_in_torch(random_tower(generator, tree, encoder), generator)
+    tower = random_tower(generator, tree, encoder)
+    assert_encoded_as_in_torch(tower, generator)
+    before = packed(tower).encode(Histories.of_lists(HISTORIES))
+    encoder.compact()
+    assert_encoded_as_in_torch(tower, generator)
+    compacted = packed(tower).encode(Histories.of_lists(HISTORIES))
+    assert width * history_length == 1 or not np.array_equal(before, compacted)
+    np.testing.assert_allclose(before, compacted, atol=0.1)
 
 
 @pytest.mark.parametrize("times", [1e3, -1e3, 0.0])

@@ -1,10 +1,12 @@
 // GRU4Rec's encoder: from the vectors of a history to the one of what comes next.
 //
 // A state that each item changes through gates, layer upon layer; the latest item plus a projection of the last state. What
-// the gates take from the items is one product of matrices for all positions; what they take from the state is a product of a row with a matrix
-// at each of them, which streams through the matrix: that is the cost.
+// the gates take from the items is one product of matrices for all positions. What they take from the state is a product of a
+// row with a matrix at each of them, which reads the whole matrix from the second-level cache: that is the cost, and it is
+// halved where all its numbers are of 16 bits (bfloat16, the upper half of a float), as they are in models that a fit saves.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
 #include "linear.hpp"
@@ -40,10 +42,11 @@ struct RecurrentScratch {
 class RecurrentLayer {
    public:
     RecurrentLayer(const RawRecurrentLayer& raw, index_t inputs, index_t hidden)
-        : inputs_(inputs), hidden_(hidden), padded_(round_up(hidden, lanes<float>)) {
+        : inputs_(inputs), hidden_(hidden), padded_(round_up(hidden, lanes<float>)),
+          columns_(round_up(3 * padded_, columns_of_block)) {
         from_input_.allocate(inputs, 3 * padded_);
-        Matrix<float> from_state;  // (hidden, 3 hidden), each gate up to whole vectors
-        from_state.allocate(hidden, 3 * padded_);
+        Matrix<float> from_state;  // (hidden, 3 hidden), each gate up to whole vectors, all up to whole blocks
+        from_state.allocate(hidden, columns_);
         input_bias_.zeroed(3 * padded_);
         state_bias_.zeroed(padded_);
         for (index_t gate = 0; gate < 3; ++gate) {
@@ -59,11 +62,10 @@ class RecurrentLayer {
                 else state_bias_[i] = raw.from_state.bias[row + i];
             }
         }
-        from_state_.resize(hidden * 3 * padded_);
-        for_column_blocks(false, [&]<int V>(index_t column) {
-            for (index_t j = 0; j < hidden; ++j)
-                std::copy_n(from_state.row(j) + column, V * lanes<float>, block(column) + j * V * lanes<float>);
-        });
+        if (std::all_of(raw.from_state.weight, raw.from_state.weight + 3 * hidden * hidden, is_half))
+            pack<std::uint32_t>(from_state, halves_);
+        else
+            pack<float>(from_state, floats_);
     }
 
     // The states after each of the inputs take their places; that after the last one stays in `state`.
@@ -73,50 +75,88 @@ class RecurrentLayer {
                                                       at.inputs.stride, from_input_.row(0), from_input_.stride, positions,
                                                       inputs_, 3 * padded_, input_bias_.data());
         at.state.reserve(1, padded_);
-        at.gates.resize(3 * padded_);
+        at.gates.resize(columns_);
         float* state = at.state.row(0);
         std::fill(state, state + padded_, 0.0f);
         for (index_t i = 0; i < positions; ++i) {
-            if (i == 0) std::fill_n(at.gates.data(), 3 * padded_, 0.0f);
-            else add_up(state, i % 2 == 0, at.gates.data());
+            if (i == 0) std::fill_n(at.gates.data(), columns_, 0.0f);
+            else if (halves_.data() != nullptr) add_up(halves_.data(), state, i % 2 == 0, at.gates.data());
+            else add_up(floats_.data(), state, i % 2 == 0, at.gates.data());
             advance(at.projected.row(i), at.gates.data(), state);
             std::copy_n(state, padded_, at.inputs.row(i));
         }
     }
 
    private:
-    // Vectors of columns whose sums fit the registers, beside a number of the state.
-    static constexpr int most_vectors = 12;
+    // Pairs of vectors of columns whose sums fit the registers, beside a number of the state.
+    static constexpr int pairs = 6;
+    static constexpr index_t columns_of_block = 2 * pairs * lanes<float>;
 
-    // Calls body.operator()<V>(first_column) for blocks of V vectors of columns; what is left of three gates is a multiple of
-    // three. Or the last block comes first.
-    template <class Body>
-    void for_column_blocks(bool backwards, Body&& body) const {
-        const index_t vectors = 3 * padded_ / lanes<float>, whole = vectors / most_vectors, rest = vectors % most_vectors / 3;
-        auto one = [&](index_t number) {
-            if (number < whole) body.template operator()<most_vectors>(number * most_vectors * lanes<float>);
-            else body.template operator()<3>((whole * most_vectors + (number - whole) * 3) * lanes<float>);
-        };
-        for (index_t i = 0; i < whole + rest; ++i) one(backwards ? whole + rest - 1 - i : i);
+    // Whether a number is the upper half of a float.
+    static bool is_half(float number) {
+        std::uint32_t bits;
+        std::memcpy(&bits, &number, sizeof bits);
+        return (bits & 0xffff) == 0;
     }
 
-    float* block(index_t column) { return from_state_.data() + column * hidden_; }
-    const float* block(index_t column) const { return from_state_.data() + column * hidden_; }
+    // How many of the stored numbers a row of a block has: of 16 bits two lie in one of 32, a column and that a vector further.
+    template <class Stored>
+    static constexpr index_t row_of_block = columns_of_block * (std::is_same_v<Stored, float> ? 2 : 1) / 2;
+
+    // A block of columns after the other, each row by row, so that a step reads from end to end.
+    template <class Stored>
+    void pack(const Matrix<float>& from_state, Buffer<Stored>& packed) const {
+        packed.resize(hidden_ * columns_ / columns_of_block * row_of_block<Stored>);
+        Stored* to = packed.data();
+        for (index_t column = 0; column < columns_; column += columns_of_block)
+            for (index_t j = 0; j < hidden_; ++j, to += row_of_block<Stored>) {
+                const float* row = from_state.row(j) + column;
+                if constexpr (std::is_same_v<Stored, float>) std::copy_n(row, columns_of_block, to);
+                else
+                    for (index_t i = 0; i < row_of_block<Stored>; ++i) {
+                        const index_t first = i / lanes<float> * 2 * lanes<float> + i % lanes<float>;
+                        std::uint32_t low, high;
+                        std::memcpy(&low, row + first, sizeof low);
+                        std::memcpy(&high, row + first + lanes<float>, sizeof high);
+                        to[i] = low >> 16 | high;
+                    }
+            }
+    }
+
+    static BEAMTREE_INLINE void load_pair(const float* row, int pair, Floats& first, Floats& second) {
+        first = load(row + 2 * pair * lanes<float>);
+        second = load(row + (2 * pair + 1) * lanes<float>);
+    }
+
+    static BEAMTREE_INLINE void load_pair(const std::uint32_t* row, int pair, Floats& first, Floats& second) {
+        Mask<float> both;
+        std::memcpy(&both, row + pair * lanes<float>, sizeof both);
+        first = reinterpret_cast<Floats>(both << 16);
+        second = reinterpret_cast<Floats>(both & static_cast<std::int32_t>(0xffff0000));
+    }
 
     // gates (3 hidden,) = state (hidden,) times from_state. Every other time backwards: what was read last is still in cache.
-    void add_up(const float* state, bool backwards, float* gates) const {
-        for_column_blocks(backwards, [&]<int V>(index_t column) {
-            Floats sum[V]{};
+    template <class Stored>
+    void add_up(const Stored* weights, const float* state, bool backwards, float* gates) const {
+        const index_t blocks = columns_ / columns_of_block;
+        for (index_t number = 0; number < blocks; ++number) {
+            const index_t block = backwards ? blocks - 1 - number : number;
+            const Stored* rows = weights + block * hidden_ * row_of_block<Stored>;
+            Floats sum[2 * pairs]{};
             for (index_t i = 0; i < hidden_; ++i) {
                 const index_t j = backwards ? hidden_ - 1 - i : i;
-                const float* row = block(column) + j * V * lanes<float>;
-                const Floats number = splat(state[j]);
-#pragma GCC unroll 12
-                for (int v = 0; v < V; ++v) multiply_add(sum[v], number, load(row + v * lanes<float>));
+                const Floats value = splat(state[j]);
+#pragma GCC unroll 6
+                for (int pair = 0; pair < pairs; ++pair) {
+                    Floats first, second;
+                    load_pair(rows + j * row_of_block<Stored>, pair, first, second);
+                    multiply_add(sum[2 * pair], value, first);
+                    multiply_add(sum[2 * pair + 1], value, second);
+                }
             }
 #pragma GCC unroll 12
-            for (int v = 0; v < V; ++v) store(gates + column + v * lanes<float>, sum[v]);
-        });
+            for (int v = 0; v < 2 * pairs; ++v) store(gates + block * columns_of_block + v * lanes<float>, sum[v]);
+        }
     }
 
     // projected: what the gates take from an item; gates: what they take from the state before it.
@@ -131,8 +171,10 @@ class RecurrentLayer {
     }
 
     index_t inputs_, hidden_, padded_;
+    index_t columns_;           // of all gates, up to whole blocks
     Matrix<float> from_input_;  // (inputs, 3 hidden), each gate up to whole vectors
-    Buffer<float> from_state_;  // (hidden, 3 hidden), a block of columns after the other: read from end to end
+    Buffer<float> floats_;           // from the state, (hidden, 3 hidden) in blocks; empty where there are
+    Buffer<std::uint32_t> halves_;   // the same in 16 bits
     Buffer<float> input_bias_;  // (3 hidden,), likewise
     Buffer<float> state_bias_;  // (hidden,)
 };

@@ -104,6 +104,7 @@ def draw_tower(tree: ItemTree, *, generator: np.random.Generator) -> dict[str, A
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     encoder = make_encoder(sizes, history_length=min(HISTORY_LENGTH, LONGEST_READ))
     initialise(encoder, torch.Generator().manual_seed(int(generator.integers(2**31))))
+    encoder.compact()
     arrays = {f"encoder.{name}": tensor.numpy() for name, tensor in encoder.state_dict().items()}
     return {"node_table": node_means(tree, vectors), "weight": np.ones((), dtype=np.float32), **arrays}
 

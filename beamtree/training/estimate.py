@@ -15,7 +15,6 @@ from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
 from beamtree.model.features import FeatureVectors
-from beamtree.model.item_softmax import WeighedTargets
 from beamtree.model.proposal import Proposal
 from beamtree.model.sequence_encoder import SasRec
 from beamtree.training.checkpoint import copied, has_checkpoint
@@ -120,10 +119,10 @@ def sequence_learner(
     most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
     def loss(encoder: SasRec, batch: WindowBatch, generator: torch.Generator) -> Tensor:
-        targets: Any = batch.targets if batch.shares is None else WeighedTargets(batch.targets, batch.shares)
+        labels: Any = batch.labels
         return encoder.loss(
             batch.inputs,
-            targets,
+            labels,
             lengths=batch.lengths,
             proposal=proposal,
             generator=generator,

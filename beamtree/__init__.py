@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from beamtree.data.interactions import InteractionLog, read_interactions
     from beamtree.data.items import read_items
     from beamtree.data.public import load_public
+    from beamtree.data.users import read_users
     from beamtree.errors import BeamtreeError
     from beamtree.recommender import DeepTreeRetriever, load
 
@@ -22,6 +23,7 @@ __all__ = [
     "load_public",
     "read_interactions",
     "read_items",
+    "read_users",
 ]
 
 _HOME = {
@@ -33,6 +35,7 @@ _HOME = {
     "load_public": "beamtree.data.public",
     "read_interactions": "beamtree.data.interactions",
     "read_items": "beamtree.data.items",
+    "read_users": "beamtree.data.users",
 }
 
 

@@ -80,7 +80,8 @@ def _profile_of(sequences: Sequences, times: Times, *, users: npt.NDArray[np.boo
     rows = np.repeat(users, sequences.lengths)
     _, items = np.unique(sequences.items[rows], return_inverse=True)
     offsets = np.concatenate(([0], np.cumsum(sequences.lengths[users])))
-    some = Sequences(items.astype(np.int32), offsets)
+    weights = None if sequences.weights is None else sequences.weights[rows]
+    some = Sequences(items.astype(np.int32), offsets, weights)
     return measure_log(some, times[rows], num_items=int(items.max()) + 1)
 
 

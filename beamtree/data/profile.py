@@ -112,7 +112,7 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
         shortest_history=int(lengths.min()),
         median_history=int(np.quantile(lengths, 0.5, method="inverted_cdf")),
         longest_history=int(lengths.max()),
-        repeat_share=_repeat_share(sequences, num_items=num_items),
+        repeat_share=_repeat_share(sequences, num_items=num_items, distinct=distinct),
         tied_share=float(tied.mean()),
         tied_pairs=num_pairs,
         sorted_share=max(rising, falling) / num_pairs if num_pairs else 0.0,
@@ -123,14 +123,17 @@ def measure_log(sequences: Sequences, times: AnyArray | None, *, num_items: int)
     )
 
 
-def _repeat_share(sequences: Sequences, *, num_items: int) -> float:
-    """Of the interactions that may be targets, those with an item that the same user had before."""
+def _repeat_share(sequences: Sequences, *, num_items: int, distinct: int) -> float:
+    """Of the interactions that may be targets, those with an item that the same user had before.
+
+    distinct: pairs of user and item.
+    """
+    places, size = sequences.target_places, len(sequences.items)
+    if places is None:
+        return (size - distinct) / size
     users = np.repeat(np.arange(len(sequences)), sequences.lengths)
     _, first = np.unique(users * num_items + sequences.items, return_index=True)
-    places = sequences.target_places
-    if places is None:
-        return (len(users) - len(first)) / len(users)
-    is_repeat = np.ones(len(users), dtype=np.bool_)
+    is_repeat = np.ones(size, dtype=np.bool_)
     is_repeat[first] = False
     return float(is_repeat[places].mean())
 

@@ -54,11 +54,13 @@ def split_dataset(dataset: Dataset, *, config: Config) -> Split:
 
 def describe_protocol(config: Config, measured: Metrics | None = None) -> str:
     """A sentence to print with every table of metrics. measured: any of them, to say how many labels do not count."""
+    types = config.log.target_events
+    labels = f"labels of type {' or '.join(types)}" if types else "labels"
     if config.data.protocol == "paper":
-        return "protocol paper: repeated labels count each time, seen items may be recommended"
+        return f"protocol paper: repeated {labels} count each time, seen items may be recommended"
     if not config.retrieval.excludes_seen:
-        return "protocol clean: distinct labels, seen items may be recommended"
-    sentence = "protocol clean: distinct labels not seen before, seen items are not recommended"
+        return f"protocol clean: distinct {labels}, seen items may be recommended"
+    sentence = f"protocol clean: distinct {labels} not seen before, seen items are not recommended"
     if measured is None or measured.num_seen_labels == 0:
         return sentence
     left_out = f" (users left out for that: {measured.num_left_out:,})" if measured.num_left_out else ""

@@ -22,6 +22,9 @@ COMPANY_ITEMS = 400
 PAIRS_AT_A_TIME = 2**22
 """Pairs that are counted together where the kernels do not: 100 MB or so."""
 
+DENSE = 8
+"""Pairs are counted in an array of all that there could be, where these are at most so many times as many."""
+
 Counts = npt.NDArray[Any]
 """How often: whole numbers, or sums of weights in double precision."""
 
@@ -196,9 +199,11 @@ def _count_pairs(
         source = np.repeat(flat[places].astype(np.int64), own)
         place = np.arange(len(source)) + np.repeat(firsts[places] - (np.cumsum(own) - own), own)
         is_other = source != flat[place]
-        keys, number = np.unique((source * num_items + flat[place])[is_other], return_inverse=True)
-        counts = np.bincount(number, weights=None if weights is None else weights[place][is_other], minlength=len(keys))
-        keys, counts = keys[counts > 0], counts[counts > 0]
+        if not is_other.any():
+            continue
+        keys, counts = _summed(
+            (source * num_items + flat[place])[is_other], None if weights is None else weights[place][is_other]
+        )
         kept = _strongest(keys, rank(counts, keys % num_items), num_items=num_items, most=most)
         found.append((keys[kept], counts[kept]))
     keys = np.concatenate([keys for keys, _ in found] or [np.empty(0, dtype=np.int64)])
@@ -207,6 +212,23 @@ def _count_pairs(
     return CountedPairs(
         offsets, (keys % num_items).astype(np.int32), counts.astype(np.uint32) if weights is None else counts
     )
+
+
+def _summed(keys: Int64Array, weights: npt.NDArray[Any] | None) -> tuple[Int64Array, npt.NDArray[Any]]:
+    """Distinct keys of (n,), n > 0, rising, and how often each occurs, or the sum of its weights where above 0."""
+    lowest = keys.min()
+    room = int(keys.max() - lowest) + 1
+    if room <= DENSE * len(keys):
+        counts = np.bincount(keys - lowest, weights=weights, minlength=room)
+        found = np.flatnonzero(counts)
+        return found + lowest, counts[found]
+    order = np.argsort(keys, kind="stable")  # so that weights are added in one order on every machine
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    if weights is None:
+        return keys[first], np.diff(np.append(first, len(keys)))
+    sums = np.add.reduceat(weights[order].astype(np.float64), first)
+    return keys[first][sums > 0.0], sums[sums > 0.0]
 
 
 def _by_source(flat: Int32Array, sizes: Int64Array, *, num_items: int) -> Iterator[Int64Array]:
@@ -222,9 +244,13 @@ def _by_source(flat: Int32Array, sizes: Int64Array, *, num_items: int) -> Iterat
 
 def _strongest(keys: Int64Array, rank_by: npt.NDArray[Any], *, num_items: int, most: int) -> BoolArray:
     """Which of pairs source * items + target, rising, are among the `most` of their source; ties: the lower target."""
-    source, target = keys // num_items, keys % num_items
-    order = np.lexsort((target, -rank_by, source))
-    _, first, number = np.unique(source, return_index=True, return_inverse=True)
-    place = np.empty(len(keys), dtype=np.int64)
-    place[order] = np.arange(len(keys)) - first[number[order]]
-    return place < most
+    _, firsts = np.unique(keys // num_items, return_index=True)
+    kept = np.ones(len(keys), dtype=np.bool_)
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(keys)], strict=True):
+        if end - first > most:
+            ranks = rank_by[first:end]
+            lowest = np.partition(ranks, end - first - most)[end - first - most]
+            kept[first:end] = ranks > lowest
+            ties = np.flatnonzero(ranks == lowest)
+            kept[first + ties[: most - np.count_nonzero(ranks > lowest)]] = True
+    return kept

@@ -15,7 +15,6 @@ from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
 from beamtree.model.features import FeatureVectors
-from beamtree.model.item_softmax import WeighedTargets
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
 from beamtree.training.checkpoint import copied, has_checkpoint
@@ -122,7 +121,7 @@ def sequence_learner(
     def loss(encoder: NextItemModel, batch: WindowBatch, generator: torch.Generator) -> Tensor:
         return encoder.loss(
             batch.inputs,
-            batch.targets if batch.shares is None else WeighedTargets(batch.targets, batch.shares),
+            batch.labels,
             lengths=batch.lengths,
             proposal=proposal,
             generator=generator,

@@ -62,19 +62,25 @@ class Batch:
         """The instances as a score is asked for them: nothing is excluded, everything allowed."""
         return Requests(self.histories, users=self.users, times=self.times)
 
+    @property
+    def shares(self) -> Float32Array | None:
+        """What each target counts of its instance, (instances, targets): an even share times its weight; None: even."""
+        if self.target_weights is None:
+            return None
+        is_target = self.targets != NOTHING
+        even: Float32Array = is_target / is_target.sum(axis=1, keepdims=True, dtype=np.float32)
+        return even * self.target_weights
+
     def counted_levels(self, height: int) -> Float32Array | None:
         """What each target counts on each level of a tree, (instances, targets, height): its label times its weight.
 
         None where all labels are 1 and all weights alike: then the targets of an instance share it evenly.
         """
-        if self.target_weights is None:
+        if self.shares is None or self.target_weights is None:
             return self.level_weights
-        labels = self.level_weights
-        if labels is None:
-            is_target = self.targets != NOTHING
-            share = is_target / is_target.sum(axis=1, keepdims=True, dtype=np.float32)
-            labels = np.repeat(share[:, :, None], height, axis=2)
-        return labels * self.target_weights[:, :, None]
+        if self.level_weights is None:
+            return np.repeat(self.shares[:, :, None], height, axis=2)
+        return self.level_weights * self.target_weights[:, :, None]
 
 
 def one_target_each(batch: Batch, *, height: int) -> Batch:

@@ -8,6 +8,7 @@ import numpy as np
 
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
+from beamtree.model.item_softmax import WeighedTargets
 from beamtree.training.horizon import TargetHorizon, items_at, mean_weight, weights_at
 from beamtree.training.instances import VERY_NEXT
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
@@ -25,6 +26,11 @@ class WindowBatch(NamedTuple):
     targets: Int32Array
     lengths: Int64Array
     shares: Float32Array | None = None
+
+    @property
+    def labels(self) -> Int32Array | WeighedTargets:
+        """The targets as a loss over items takes them."""
+        return self.targets if self.shares is None else WeighedTargets(self.targets, self.shares)
 
     def divided(self, parts: int) -> list["WindowBatch"]:
         """As many parts as there are windows for, at most `parts`, of nearly the same windows and positions."""

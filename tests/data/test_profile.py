@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,11 @@ def test_times_are_dates_by_their_size(first: int, has_dates: bool) -> None:
         "histories of 2 to 2 interactions, median 2; density 20.000%; "
         + ("times are dates" if has_dates else "times are no dates: only their order is used")
     ]
+
+
+def test_repeats_are_counted_among_the_rows_that_may_be_targets() -> None:
+    """Somebody views 0 and 1, buys 0, views 0 again and buys 2: one of two purchases repeats an item."""
+    sequences = sequences_of([[0, 1, 0, 0, 2]])
+    weighed = replace(sequences, weights=np.array([0, 0, 1, 0, 1], dtype=np.float32))
+    assert measure_log(sequences, None, num_items=3).repeat_share == 0.4
+    assert measure_log(weighed, None, num_items=3).repeat_share == 0.5

@@ -26,7 +26,7 @@ from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems, ScoresHistories
 from beamtree.fitting.computation import learning_device
 from beamtree.model.embedding_init import start_near
-from beamtree.model.item_softmax import item_softmax_loss, look_up
+from beamtree.model.item_softmax import WeighedTargets, item_softmax_loss, look_up
 from beamtree.model.next_item import HISTORIES_AT_A_TIME
 from beamtree.model.packing import Packing
 from beamtree.model.proposal import Proposal
@@ -191,7 +191,7 @@ def _prefix_loss(model: QueryModel, batch: Batch, proposal: Proposal, generator:
     return item_softmax_loss(
         model.items,
         histories,
-        batch.targets,
+        batch.targets if batch.shares is None else WeighedTargets(batch.targets, batch.shares),
         encode=partial(model.encoder.expectation, present=present, dropout=model.dropout(generator)),
         negatives=model.negatives,
         proposal=proposal,
@@ -205,7 +205,8 @@ def _divide_rows(batch: Batch, device: torch.device) -> list[BatchPart]:
     found = []
     for number in range(parts):
         rows = np.arange(number, len(batch), parts)
-        part = Batch(batch.histories.take(rows), batch.targets[rows])
+        weights = None if batch.target_weights is None else batch.target_weights[rows]
+        part = Batch(batch.histories.take(rows), batch.targets[rows], target_weights=weights)
         found.append(BatchPart(part, len(rows) / len(batch)))
     return found
 
@@ -220,7 +221,7 @@ def _window_loss(model: QueryModel, batch: WindowBatch, proposal: Proposal, gene
     return item_softmax_loss(
         model.items,
         batch.inputs,
-        batch.targets,
+        batch.labels,
         encode=partial(model.encoder.packed, packing=packing, dropout=model.dropout(generator)),
         negatives=model.negatives,
         proposal=proposal,

@@ -52,7 +52,15 @@ def budget(*, exclude_seen: bool = True, seed: int = 0) -> Budget:
     """SASRec in a size that learns small logs in a second."""
     return Budget(
         small_config(
-            estimator={"width": 16, "layers": 1, "heads": 1, "dropout": 0.0, "epochs": 12, "learning_rate": 0.02},
+            estimator={
+                "width": 16,
+                "encoder": "self-attention",
+                "layers": 1,
+                "heads": 1,
+                "dropout": 0.0,
+                "epochs": 12,
+                "learning_rate": 0.02,
+            },
             retrieval={"exclude_seen": exclude_seen},
             training={"seed": seed},
         )

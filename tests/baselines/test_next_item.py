@@ -48,7 +48,7 @@ def test_each_has_its_own_encoder_whatever_the_tower_has() -> None:
         (baseline.name, kind): baseline.fit(dataset, split, budget=given).score(requests).tobytes()
         for baseline in (SASREC, GRU4REC)
         for kind in ("gru", "self-attention")
-        for given in [replace(budget(), config=with_encoder(budget().config, kind))]
+        for given in [replace(budget(), config=with_encoder(with_encoder(budget().config, "gru"), kind))]
     }
     assert scores["sasrec", "gru"] == scores["sasrec", "self-attention"]
     assert scores["gru4rec", "gru"] == scores["gru4rec", "self-attention"] != scores["sasrec", "gru"]

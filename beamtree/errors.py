@@ -11,6 +11,7 @@
     │       ├── UnknownUsersError    users without a stored history
     │       └── ColdStartError       histories without any known item, where that is an error
     ├── ArtefactError            a saved model or checkpoint that is missing, damaged or of another version
+    ├── ClusterError             workers of a cluster failed too often, or gave no answer
     ├── UpdateRefused            an update that would do worse than the model in use
     ├── DivergedError            training produced a loss that is not finite or runs away
     └── InterruptedTraining      training was asked to stop; a checkpoint is on disk
@@ -71,6 +72,10 @@ class ColdStartError(UnknownIdsError):
 
 class ArtefactError(BeamtreeError):
     """A saved model or checkpoint is missing, damaged, or of another version."""
+
+
+class ClusterError(BeamtreeError):
+    """The workers of a cluster failed too often, or gave no answer."""
 
 
 class UpdateRefused(BeamtreeError):

@@ -122,7 +122,7 @@ def _learn_round(
         plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
     tower = None if run.encoder is None else cache(partial(build_tower, run, run.encoder, rounds.tree))
-    progress = Trainer(
+    trainer = Trainer(
         TREE_MODEL,
         build_learner(score, config=config),
         drawn if labelled is None else labelled,
@@ -131,7 +131,8 @@ def _learn_round(
         plan=plan,
         listen=run.listen,
         should_stop=run.should_stop,
-    ).run()
+    )
+    progress = run.backend.train(trainer)
     labels: dict[str, Any] = {}
     if labelled is not None:
         mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]

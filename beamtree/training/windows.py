@@ -9,7 +9,7 @@ import numpy as np
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import VERY_NEXT
+from beamtree.training.instances import VERY_NEXT, InstancePart
 from beamtree.types import AnyArray, Int32Array, Int64Array
 
 
@@ -96,6 +96,13 @@ class TrainingWindows:
         ends = np.repeat(self.span_end[chosen], lengths)
         targets = self.horizon.draw(self.items, following, ends, numbers=following, epoch=epoch)
         return WindowBatch(self.items[following - 1], targets, lengths)
+
+    def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:
+        """The numbered windows in as many parts, of nearly the same windows and positions, as `WindowBatch.divided`."""
+        lengths = self.end[instances] - self.first[instances] - 1
+        by_length = np.argsort(lengths, kind="stable")
+        rows = [by_length[number::parts] for number in range(parts)]
+        return [InstancePart(instances[some], int(lengths[some].sum()) / int(lengths.sum())) for some in rows]
 
     def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its windows and the epoch alone."""

@@ -3,6 +3,7 @@
     BeamtreeError
     ├── InputError               what a person handed over cannot be used
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
+    │   │   ├── NoRowsError      a log without rows, or one that the filters leave none of
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
     │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
     │   ├── FolderInUse          a model folder that somebody else is writing to
@@ -32,6 +33,10 @@ class InputError(BeamtreeError):
 
 class DataError(InputError):
     """A log or an item table cannot be used as it is."""
+
+
+class NoRowsError(DataError):
+    """A log has no rows, or the filters leave none of them."""
 
 
 class BaselineUnavailable(InputError):

@@ -15,15 +15,17 @@ class Cluster:
 
     address: "auto" for the cluster that this machine belongs to, the address of another one, or "local", which starts
     Ray on this machine alone. workers: how many processes compute; None = as many as the CPUs of the cluster allow.
-    threads: CPUs of each of them.
+    threads: CPUs of each of them. parts: what each batch is cut into, at least one part for each worker, the default;
+    the same parts give the same steps, up to rounding, whatever the number of workers.
     """
 
     address: str = "auto"
     workers: int | None = None
     threads: int = 1
+    parts: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("workers", self.workers), ("threads", self.threads)):
+        for name, value in (("workers", self.workers), ("threads", self.threads), ("parts", self.parts)):
             if value is not None and value < 1:
                 raise InputError(f"{name} of a cluster: expected at least 1, got {value}.")
 
@@ -37,8 +39,8 @@ class Cluster:
         wanted = max(1, room) if self.workers is None else self.workers
         if wanted > room:
             raise InputError(
-                f"{wanted} workers with {self.threads} CPUs each do not fit: the cluster has {cpus} CPUs. Ask for fewer "
-                "(--workers), or add nodes."
+                f"{wanted} workers with {self.threads} CPUs each do not fit: the cluster has {cpus} CPUs. Ask for "
+                "fewer (--workers), or add nodes."
             )
         return wanted
 

@@ -40,7 +40,7 @@ class NumberedPart(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkerInstances:
-    """The instances as one worker cuts them: only its own parts of a batch are made, number rank, rank + workers, ..."""
+    """The instances as one worker cuts them: only its own parts of a batch are made: rank, rank + workers, ..."""
 
     instances: DivisibleInstances
     parts: int

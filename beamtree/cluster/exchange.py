@@ -1,8 +1,8 @@
 """Adding the gradients of all workers up, in two collectives per step.
 
 Small weights are summed in one all-reduce of a flat buffer. Of tables, each worker sends the rows that its part of the
-batch touched, in one all-gather; they are merged in the order of the ranks, so that the same number of workers gives the
-same bytes.
+batch touched, in one all-gather; they are merged in the order of the ranks, so that the same number of workers gives
+the same bytes.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Notes:
-    """What the workers must agree on after every step: the clock of the first one, and whether any was asked to stop."""
+    """What workers agree on after every step: the clock of the first one, and whether any was asked to stop."""
 
     seconds: float = 0.0
     is_stopping: bool = False
@@ -40,9 +40,7 @@ class Exchange:
         self.workers = dist.get_world_size()
         self.bytes_sent = 0
 
-    def sum(
-        self, gradients: Gradients, *, notes: Notes, table_widths: Mapping[str, int]
-    ) -> tuple[Gradients, Notes]:
+    def sum(self, gradients: Gradients, *, notes: Notes, table_widths: Mapping[str, int]) -> tuple[Gradients, Notes]:
         """The sum of the gradients of all workers, whose shares of the batch are part of them already.
 
         table_widths: the tables of the learner, the same on every worker, whether or not a batch touches them. Running

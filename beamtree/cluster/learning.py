@@ -68,19 +68,20 @@ class ClusterTraining:
         here = ray.get_runtime_context().get_node_id()
         mailbox = ray.remote(num_cpus=0, label_selector={"ray.io/node-id": here})(Mailbox).remote()
         sent = replace(trainer, listen=_ignore, should_stop=_never, clock=time.monotonic)
-        records = trainer.plan.directory.with_name(f"{trainer.plan.directory.name}.ray")
+        directory = trainer.plan.directory
+        records = directory.with_name(f"{directory.name}.ray")
         run = TorchTrainer(
             _learn,
             train_loop_config={
                 "trainer": ray.put(sent),
                 "seconds_before": seconds_before,
                 "mailbox": mailbox,
-                "parts": workers,
+                "parts": self.cluster.parts or workers,
                 "threads": self.cluster.threads,
             },
             torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if self.uses_gpu else "gloo"),
             scaling_config=ScalingConfig(
-                num_workers=workers,
+                num_workers=(1, workers),  # after a failure, as many as there still is room for
                 use_gpu=self.uses_gpu,
                 resources_per_worker={"CPU": self.cluster.threads, **({"GPU": 1} if self.uses_gpu else {})},
                 placement_strategy="SPREAD",
@@ -100,9 +101,8 @@ class ClusterTraining:
             except TrainingFailedError as failure:
                 ended.append(
                     ClusterError(
-                        f"The workers failed more than {MAX_FAILURES} times: {_last_line(failure)}. The last checkpoint "
-                        f"is in {sent.plan.directory if sent.plan else ''}. Mend the nodes and go on with --resume "
-                        "(resume=True)."
+                        f"The workers failed more than {MAX_FAILURES} times: {_last_line(failure)}. The last "
+                        f"checkpoint is in {directory}. Mend the nodes and go on with --resume (resume=True)."
                     )
                 )
 

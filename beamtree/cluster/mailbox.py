@@ -1,4 +1,4 @@
-"""What the driver and the first worker tell each other while learning runs: events one way, a wish to stop the other."""
+"""What the driver and the first worker tell each other during learning: events one way, a wish to stop the other."""
 
 import time
 from collections.abc import Callable

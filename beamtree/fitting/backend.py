@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 
+from beamtree.model.counting import HERE, Counters
+from beamtree.training.relearn import ScoreCandidates
 from beamtree.training.trainer import RunTraining, Trainer
 
 
 @dataclass(frozen=True)
 class FitBackend:
-    """train: carries the trainings out."""
+    """train: carries the trainings out. counters: count the memory. score_candidates: scores the places of items when
+    the tree is learned anew; None = in this process."""
 
     train: RunTraining = Trainer.run
+    counters: Counters = HERE
+    score_candidates: ScoreCandidates | None = None
 
 
 LOCAL = FitBackend()

@@ -1,5 +1,7 @@
 """Counting in the training spans: how often each item occurs, what followed what, and what came together."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +86,7 @@ def _count_in_numpy(items: Int32Array, spans: Spans, *, num_items: int, window: 
         pairs = (before * num_items + after)[before != after]
         keys, place = np.unique(np.concatenate([keys, pairs]), return_inverse=True)
         counts = np.bincount(place, weights=np.concatenate([counts, np.ones(len(pairs))])).astype(np.int64)
-    return _most(keys, counts, rank_by=counts, num_items=num_items, most=most)
+    return keep_most(keys, counts, rank_by=counts, num_items=num_items, most=most)
 
 
 def count_company(items: Int32Array, spans: Spans, *, num_items: int, most: int) -> tuple[CountedPairs, Int64Array]:
@@ -105,7 +107,7 @@ def count_company(items: Int32Array, spans: Spans, *, num_items: int, most: int)
     source, target = flat[row].astype(np.int64), flat[column]
     keys, counts = np.unique((source * num_items + target)[source != target], return_counts=True)
     ranked = counts / np.sqrt(np.maximum(totals, 1))[keys % num_items]
-    return _most(keys, counts, rank_by=ranked, num_items=num_items, most=most), totals
+    return keep_most(keys, counts, rank_by=ranked, num_items=num_items, most=most), totals
 
 
 def _latest_distinct(items: Int32Array, spans: Spans, *, num_items: int) -> tuple[Int32Array, Int64Array, Int64Array]:
@@ -122,7 +124,7 @@ def _latest_distinct(items: Int32Array, spans: Spans, *, num_items: int) -> tupl
     return distinct, bounds[:-1], bounds[1:]
 
 
-def _most(
+def keep_most(
     keys: Int64Array, counts: Int64Array, *, rank_by: npt.NDArray[Any], num_items: int, most: int
 ) -> CountedPairs:
     """Of pairs source * items + target, rising, the `most` of each source that rank highest; ties: the lower target."""
@@ -134,3 +136,17 @@ def _most(
     kept = rank < most
     ends = np.concatenate([[0], np.cumsum(np.bincount(source[kept], minlength=num_items))]).astype(np.int64)
     return CountedPairs(ends, target[kept].astype(np.int32), counts[kept].astype(np.uint32))
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Who counts: the functions of this file, or others that give the very same numbers."""
+
+    items: Callable[..., Int64Array] = count_items
+    returns: Callable[..., tuple[Int64Array, Int64Array]] = count_returns
+    followers: Callable[..., CountedPairs] = count_followers
+    company: Callable[..., tuple[CountedPairs, Int64Array]] = count_company
+
+
+HERE = Counters()
+"""Counts in this process."""

@@ -26,7 +26,7 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import count_company, count_followers, count_items, count_returns
+from beamtree.model.counting import HERE, Counters
 from beamtree.model.trend import Trend
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -145,23 +145,31 @@ class Memory:
     recent: Links | None = None
 
     @classmethod
-    def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
+    def count(
+        cls,
+        sequences: Sequences,
+        spans: Spans,
+        *,
+        num_items: int,
+        settings: MemorySettings,
+        counters: Counters = HERE,
+    ) -> "Memory":
         """Count inside the training spans.
 
         Of each list at most `settings.followers` items are kept, and fewer of all where `settings.megabytes` would not
         hold them.
         """
-        followers = count_followers(
+        followers = counters.followers(
             sequences.items, spans, num_items=num_items, window=settings.window, most=settings.followers
         )
-        company, num_spans = count_company(sequences.items, spans, num_items=num_items, most=settings.followers)
+        company, num_spans = counters.company(sequences.items, spans, num_items=num_items, most=settings.followers)
         roots = np.sqrt(np.maximum(num_spans, 1))
         cosines = company.counts / (np.repeat(roots, np.diff(company.offsets)) * roots[company.items])
-        counts = count_items(sequences.items, spans, num_items=num_items)
+        counts = counters.items(sequences.items, spans, num_items=num_items)
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             Links(company.offsets, company.items, cosines.astype(HALF)),
-            returns=_relative_returns(*count_returns(sequences.items, spans, num_items=num_items)),
+            returns=_relative_returns(*counters.returns(sequences.items, spans, num_items=num_items)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
         ).within(settings.megabytes * 1e6)

@@ -219,7 +219,7 @@ class Trainer:
 
 
 class RunTraining(Protocol):
-    """Where a training is carried out: `Trainer.run` does it in this process, `beamtree.cluster` on several machines."""
+    """Where a training is carried out: `Trainer.run` does it in this process, `beamtree.cluster` on several ones."""
 
     def __call__(self, trainer: Trainer, /, *, seconds_before: float = 0.0) -> Progress:
         """Train as `Trainer.run` does, and leave the best weights in the trainer's learner."""

@@ -36,3 +36,13 @@ def together(workers: int, task: Callable[[], Any]) -> list[Any]:
         for process in processes:
             process.join()
     return [found[rank] for rank in range(workers)]
+
+
+def alone_here(task: Callable[[], Any]) -> Any:
+    """What the task gives in a worker that is alone, in this very process: where Ray runs, nothing may be forked."""
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
+        try:
+            return task()
+        finally:
+            dist.destroy_process_group()

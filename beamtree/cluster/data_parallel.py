@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from beamtree.cluster.exchange import Exchange, Notes, digest_of
 from beamtree.errors import InputError
 from beamtree.training.checkpoint import Arrays
+from beamtree.training.events import WorkersDone
 from beamtree.training.gradients import Gradients
 from beamtree.training.instances import InstancePart
 from beamtree.training.label_tally import merge_states
@@ -95,6 +96,7 @@ class DataParallelLearner:
         self._clock = clock
         self._started = clock()
         self._agreed = Notes()
+        self._steps, self._first_met = 0, 0.0
         self._table_widths: dict[str, int] | None = None
 
     def gradients(self, batch: list[NumberedPart], *, step: int) -> Gradients:
@@ -109,7 +111,15 @@ class DataParallelLearner:
             }
         notes = Notes(self._clock() - self._started, self._should_stop())
         summed, self._agreed = self._exchange.sum(own, notes=notes, table_widths=self._table_widths)
+        if self._steps == 0:
+            self._first_met = self._clock()
+        self._steps += 1
         return summed
+
+    def summary(self, name: str) -> WorkersDone:
+        """How many steps were taken and what they cost; the first one is not timed."""
+        seconds = self._clock() - self._first_met if self._steps else 0.0
+        return WorkersDone(name, self._exchange.workers, self._steps, seconds, self._exchange.bytes_sent)
 
     def seconds(self) -> float:
         """How long the first worker had been learning when the workers last met."""

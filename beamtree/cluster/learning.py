@@ -160,6 +160,7 @@ def _learn(settings: dict[str, Any]) -> BeamtreeError | None:
         return error
     finally:
         if sender is not None:
+            sender.listen(learner.summary(trainer.name))
             sender.send()
     return None
 

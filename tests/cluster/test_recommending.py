@@ -63,16 +63,25 @@ def expected(model: Path) -> pl.DataFrame:
     return made.sort("user_id", "rank")
 
 
+def own_processes(title: str) -> list[int]:
+    """Processes with this title that were started, by whatever way, by this one: nobody else's."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    parent = {int(pid): int(above) for pid, above, *_ in rows}
+
+    def is_ours(process: int) -> bool:
+        return process == os.getpid() or (process in parent and is_ours(parent[process]))
+
+    return [int(pid) for pid, _, *said in rows if said and said[0].startswith(title) and is_ours(int(pid))]
+
+
 def test_killed_actors_leave_every_user_exactly_once(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
     killed: list[int] = []
 
     def kill(done: ShardDone | None, _total: int) -> None:
         """All actors, with SIGKILL, when the first shard is finished and they are at the next ones."""
         if done is not None and not killed:
-            listed = subprocess.run(
-                ["pgrep", "-f", "ray::ShardRecommender"], capture_output=True, text=True, check=True
-            )
-            killed.extend(int(number) for number in listed.stdout.split())
+            killed.extend(own_processes("ray::ShardRecommender"))
             for number in killed:
                 os.kill(number, signal.SIGKILL)
 

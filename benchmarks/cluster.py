@@ -10,6 +10,9 @@ actors with a model each and one process with two threads make the same shards.
 speedup_2_workers        seconds of a step with one worker over those with two
 bytes_per_instance       what a worker sends in a step, over the positions of the whole batch
 recommend_efficiency     users per second of two actors over those of one process with two threads
+microseconds_per_row     of merging the touched rows of two workers and updating them, over their number
+
+`benchmarks.cluster_cost` reads the JSON and says what follows from it for larger clusters.
 """
 
 import argparse
@@ -38,11 +41,13 @@ from beamtree.retrieval.request import RecommendOptions
 from beamtree.training.checkpoint import Identity
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.events import Event, WorkersDone
+from beamtree.training.gradients import RowGradient
+from beamtree.training.rows import RowAdam
 from beamtree.training.schedule import epoch_schedule
 from beamtree.training.trainer import CheckpointPlan, Trainer
 from beamtree.training.windows import TrainingWindows
 from benchmarks.estimator import HISTORY_LENGTH, HORIZON, SHAPES, random_sequences
-from benchmarks.measure import report
+from benchmarks.measure import report, take_turns
 
 STORE_BYTES = 300 * 2**20
 SHARDS = 16
@@ -122,6 +127,21 @@ def measure_learning(address: str, *, items: int, positions: int, steps: int, tu
     }
 
 
+def measure_rows(*, items: int, rows: int, turns: int) -> float:
+    """Microseconds per row that two workers sent: merged and updated by row-wise Adam, on one thread."""
+    table = torch.randn(items, Config().estimator.width)
+    adam = RowAdam.for_table(table, decoupled_decay=True, weight_decay=0.0)
+    touched = [torch.randint(items, (rows,)).unique() for _ in range(2)]
+    both = torch.cat(touched)
+    values = torch.randn(len(both), table.shape[1])
+
+    def update() -> None:
+        merged = RowGradient.summed(both, values)
+        adam.step(table, rows=merged.rows, gradients=merged.values, learning_rate=1e-3, step=1)
+
+    return 1e6 * min(take_turns({"rows": update}, turns=turns)["rows"]) / len(both)
+
+
 def random_log(users: int, *, items: int, each: int) -> pl.DataFrame:
     """So many interactions of each user with items of falling popularity."""
     generator = np.random.default_rng(0)
@@ -182,6 +202,7 @@ def main() -> None:
             results = measure_learning(
                 address, items=options.items, positions=options.positions, steps=options.steps, turns=options.turns
             )
+            results["microseconds_per_row"] = measure_rows(items=options.items, rows=options.positions, turns=50)
             results |= measure_recommending(address, folder, users=options.users, items=options.items)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -231,14 +231,13 @@ def _default_shards(log: str, *, workers: int) -> int:
 def _wishes(options: RecommendOptions) -> dict[str, Any]:
     """The options as values that JSON can hold."""
     told = {name: value for name, value in vars(options).items() if name not in ("allow", "exclude")}
-    allow, where = options.allow, None
-    if isinstance(allow, Allow):
-        allow, where = allow.ids, allow.where
-    elif isinstance(allow, pl.Expr):
-        allow, where = None, allow
+    allow = options.allow
+    if not isinstance(allow, Allow):
+        allow = Allow(where=allow) if isinstance(allow, pl.Expr) else Allow(ids=allow)
+    where = allow.where
     return {
         **told,
-        "allow": None if allow is None else id_list(allow, what="allow"),
+        "allow": None if allow.ids is None else id_list(allow.ids, what="allow"),
         "where": where.meta.serialize(format="json") if isinstance(where, pl.Expr) else where and repr(where.key),
         "exclude": None if options.exclude is None else id_list(options.exclude, what="exclude"),
     }

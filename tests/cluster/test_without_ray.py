@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,5 +63,6 @@ def test_a_cluster_recommends_for_all_users_of_a_log(command: Command, tmp_path:
 
 @pytest.mark.parametrize("name", ["workers", "threads", "parts"])
 def test_a_cluster_of_nothing_is_refused(name: str) -> None:
+    nothing: dict[str, Any] = {name: 0}
     with pytest.raises(InputError, match=f"{name} of a cluster: expected at least 1, got 0"):
-        Cluster(**{name: 0})
+        Cluster(**nothing)

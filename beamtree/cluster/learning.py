@@ -20,7 +20,7 @@ from beamtree.training.trainer import Progress, Trainer
 MAX_FAILURES = 10
 """So many times a run is taken up again after workers died; nodes that announce their end are not counted."""
 
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)

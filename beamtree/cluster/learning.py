@@ -70,6 +70,7 @@ class ClusterTraining:
         sent = replace(trainer, listen=_ignore, should_stop=_never, clock=time.monotonic)
         directory = trainer.plan.directory
         records = directory.with_name(f"{directory.name}.ray")
+        shutil.rmtree(records, ignore_errors=True)  # of a driver that was killed: Ray must not take it up again
         run = TorchTrainer(
             _learn,
             train_loop_config={
@@ -106,14 +107,18 @@ class ClusterTraining:
                     )
                 )
 
-        thread = Thread(target=fit, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(SECONDS_BETWEEN_LOOKS)
+        def look() -> None:
             if trainer.should_stop():
                 ray.get(mailbox.stop.remote())
             for event in ray.get(mailbox.take.remote()):
                 trainer.listen(event)
+
+        look()
+        thread = Thread(target=fit, daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(SECONDS_BETWEEN_LOOKS)
+            look()
         ray.kill(mailbox)
         shutil.rmtree(records, ignore_errors=True)
         if not ended:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from beamtree.training.events import Event
@@ -32,13 +33,14 @@ class Mailbox:
 
 
 class Sender:
-    """The first worker's end: events are sent together, twice a second, and the answer is remembered."""
+    """The first worker's end: the first event is sent at once, later ones together, twice a second; each time the
+    answer is remembered."""
 
     def __init__(self, mailbox: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._mailbox = mailbox
         self._clock = clock
         self._waiting: list[Event] = []
-        self._sent_at = clock()
+        self._sent_at = -inf
         self._is_stopping = False
 
     def listen(self, event: Event) -> None:

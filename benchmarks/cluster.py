@@ -84,7 +84,7 @@ def trainer_of(folder: Path, *, items: int, positions: int, steps: int, listen: 
     schedule = epoch_schedule(
         len(windows),
         batch_size=batch_size,
-        epochs=steps * batch_size / len(windows),
+        epochs=steps / -(-len(windows) // batch_size),
         learning_rate=settings.learning_rate,
         decay="constant",
         validations=1,

@@ -9,7 +9,6 @@ model says of the measured run itself, then what it says of larger ones, which n
 import argparse
 import json
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -231,10 +230,11 @@ def tables(measured: Measured) -> dict[str, str]:
 def with_tables(page: str, figures: dict[str, Any]) -> str:
     """A page with the tables in their places: between a comment with the name of the table and the next `end`."""
     for name, text in tables(Measured.read(figures)).items():
-        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
-        page, places = place.subn(lambda found, text=text: f"{found[1]}\n{text}\n\n{found[2]}", page)
-        if places != 1:
-            raise ValueError(f"Expected one place for the table {name!r} in the page, found {places}.")
+        before, is_there, rest = page.partition(f"<!-- {name} -->\n")
+        _, is_closed, after = rest.partition("<!-- end -->")
+        if not (is_there and is_closed):
+            raise ValueError(f"Expected a place for the table {name!r} in the page, found none.")
+        page = f"{before}{is_there}\n{text}\n\n{is_closed}{after}"
     return page
 
 

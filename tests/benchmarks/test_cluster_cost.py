@@ -54,5 +54,5 @@ def test_traffic_grows_with_the_workers_unless_rows_are_sharded() -> None:
 
 
 def test_a_page_without_a_place_is_refused() -> None:
-    with pytest.raises(ValueError, match="one place for the table 'check'"):
+    with pytest.raises(ValueError, match="a place for the table 'check'"):
         with_tables("nothing here", FIGURES)

@@ -93,7 +93,6 @@ def recommend_everybody(
     """
     load_artefact(job.model)  # what is wrong with the model is said here, not by every actor
     out = out.absolute()
-    partition_folder = out / PARTITION
     with connected(cluster) as ray:
         workers = cluster.num_workers()
         shards = _claim(out, job, num_shards=num_shards or _default_shards(job.log, workers=workers))
@@ -103,7 +102,7 @@ def recommend_everybody(
             ray,
             job.log,
             settings=job.settings,
-            folder=partition_folder,
+            folder=out / PARTITION,
             num_shards=shards,
             allow_lists=job.allow_lists,
         )
@@ -117,7 +116,6 @@ def recommend_everybody(
             on_shard=lambda done: on_shard(done, len(missing)),
         )
     _finish(out)
-    shutil.rmtree(partition_folder, ignore_errors=True)
     users, cold = sum(done.users for done in made), sum(done.cold for done in made)
     return Everybody(len(partition.shards), len(partition.shards) - len(made), users, cold)
 
@@ -211,6 +209,10 @@ def _is_finished(out: Path) -> bool:
 
 
 def _finish(out: Path) -> None:
+    """Say that everything is there, and remove what was needed on the way or left by actors that were killed."""
+    for leaving in out.glob(".part-*.tmp"):
+        leaving.unlink(missing_ok=True)
+    shutil.rmtree(out / PARTITION, ignore_errors=True)
     _write_manifest(out, {**json.loads((out / MANIFEST).read_text(encoding="utf-8")), "is_finished": True})
 
 

@@ -16,13 +16,14 @@ from beamtree.config import LogSettings
 from beamtree.errors import DataError, InputError
 from beamtree.retrieval.request import RecommendOptions
 from tests.cli.beamtree_command import Command
-from tests.cluster.test_learning import log_of_tastes
+from tests.cluster.test_learning import log_of_rings
 
 pytestmark = pytest.mark.timeout(600)
 
 SHARDS = 6
 OPTIONS = RecommendOptions(k=4)
-LISTS = {3: [1, 2, 50], 8: [7]}
+LISTS = {3: [1, 2, 50], 8: [45]}
+"""Of items that these users have not had."""
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model") / "model"
-    DeepTreeRetriever(preset="instant").fit(log_of_tastes(), progress=False).save(folder)
+    DeepTreeRetriever(preset="instant").fit(log_of_rings(), progress=False).save(folder)
     return folder
 
 
@@ -42,7 +43,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log in three files that all have rows of every user, and a table of lists."""
     folder = tmp_path_factory.mktemp("log")
     (folder / "log").mkdir()
-    log = log_of_tastes()
+    log = log_of_rings()
     for part in range(3):
         log.filter(pl.col("timestamp") % 3 == part).write_parquet(folder / "log" / f"{part}.parquet")
     pl.DataFrame({"user_id": list(LISTS), "allow": list(LISTS.values())}).write_parquet(folder / "lists.parquet")
@@ -59,7 +60,7 @@ def written(out: Path) -> pl.DataFrame:
 
 
 def expected(model: Path) -> pl.DataFrame:
-    made = DeepTreeRetriever.load(model).recommend(interactions=log_of_tastes(), k=4)
+    made = DeepTreeRetriever.load(model).recommend(interactions=log_of_rings(), k=4)
     return made.sort("user_id", "rank")
 
 

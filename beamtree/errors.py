@@ -3,6 +3,7 @@
     BeamtreeError
     ├── InputError               what a person handed over cannot be used
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
+    │   │   ├── NoRowsError      a log without rows, or one that the filters leave none of
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
     │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
     │   ├── FolderInUse          a model folder that somebody else is writing to
@@ -11,6 +12,7 @@
     │       ├── UnknownUsersError    users without a stored history
     │       └── ColdStartError       histories without any known item, where that is an error
     ├── ArtefactError            a saved model or checkpoint that is missing, damaged or of another version
+    ├── ClusterError             workers of a cluster failed too often, or gave no answer
     ├── UpdateRefused            an update that would do worse than the model in use
     ├── DivergedError            training produced a loss that is not finite or runs away
     └── InterruptedTraining      training was asked to stop; a checkpoint is on disk
@@ -31,6 +33,10 @@ class InputError(BeamtreeError):
 
 class DataError(InputError):
     """A log or an item table cannot be used as it is."""
+
+
+class NoRowsError(DataError):
+    """A log has no rows, or the filters leave none of them."""
 
 
 class BaselineUnavailable(InputError):
@@ -71,6 +77,10 @@ class ColdStartError(UnknownIdsError):
 
 class ArtefactError(BeamtreeError):
     """A saved model or checkpoint is missing, damaged, or of another version."""
+
+
+class ClusterError(BeamtreeError):
+    """The workers of a cluster failed too often, or gave no answer."""
 
 
 class UpdateRefused(BeamtreeError):

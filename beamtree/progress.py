@@ -26,6 +26,7 @@ from beamtree.training.events import (
     StoppedEarly,
     TreeRelearned,
     Validated,
+    WorkersDone,
 )
 
 
@@ -105,6 +106,12 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
                 messages.print(f"all parts together: {how}{reached}{event.seconds:.0f} s", markup=False)
                 if weights:
                     messages.print(f"--set keeps these weights: {weights}", markup=False, soft_wrap=True)
+            case WorkersDone():
+                pace = 1000.0 * event.seconds / max(1, event.steps - 1)
+                messages.print(
+                    f"{event.workers} workers: {pace:.1f} ms a step, in which each sent "
+                    f"{event.bytes_sent / 1e6 / max(1, event.steps):.2f} MB to the others."
+                )
             case StoppedEarly():
                 messages.print(
                     f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."

@@ -1,8 +1,8 @@
 """`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,6 +41,8 @@ from beamtree.retrieval.similar import Similarity
 from beamtree.retrieval.tables import recommend_histories, recommend_users, similar_items
 
 if TYPE_CHECKING:
+    from beamtree.cluster.connection import Cluster
+    from beamtree.fitting.backend import FitBackend
     from beamtree.fitting.estimator import MakeEstimator
     from beamtree.model.next_item import NextItemModel
     from beamtree.model.part import MakePart
@@ -99,6 +101,7 @@ class DeepTreeRetriever:
         resume: bool = False,
         estimator_cache: str | Path | None = None,
         estimator: "MakeEstimator | None" = None,
+        cluster: "Cluster | str | None" = None,
         progress: bool | None = None,
         listen: "Listener | None" = None,
     ) -> Self:
@@ -109,9 +112,10 @@ class DeepTreeRetriever:
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
-        SASRec from the data set and its split; a resumed fit has to be given the same. progress: show on standard error
-        what was read and how far learning is; by default in a terminal and in a notebook. listen: called with each
-        event of the training, instead.
+        SASRec from the data set and its split; a resumed fit has to be given the same. cluster: a Ray cluster that
+        learns and counts, or its address; work_dir has to be on a disk that all nodes share then. progress: show on
+        standard error what was read and how far learning is; by default in a terminal and in a notebook. listen: called
+        with each event of the training, instead.
         """
         try:
             from beamtree.fitting.fit import fit_model
@@ -124,6 +128,8 @@ class DeepTreeRetriever:
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
+        if cluster is not None and work_dir is None:
+            raise InputError("A fit on a cluster needs a folder for checkpoints that all nodes share: give work_dir.")
         if items is None:
             self._refuse_settings_that_need_items()
         item_table = None if items is None else read_items(items, columns=self._given.log.item_columns)
@@ -136,7 +142,12 @@ class DeepTreeRetriever:
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
         claim = nullcontext() if work is None else claimed_folder(work.directory, otherwise="give another work_dir")
         encoders: list[TrainedEstimator[NextItemModel]] = []
-        with _listening(listen, progress=progress) as say, claim, stop_requests() as should_stop:
+        with (
+            _listening(listen, progress=progress) as say,
+            claim,
+            _computing(cluster, config=config) as backend,
+            stop_requests() as should_stop,  # after Ray, which takes signals for itself
+        ):
             say(LogPrepared(tuple(prepared.lines())))
             split = split_dataset(dataset, config=config)
             for held_out in (split.validation, split.test):
@@ -154,6 +165,7 @@ class DeepTreeRetriever:
                 estimator=estimator,
                 parts=self._parts,
                 on_encoder=encoders.append,
+                backend=backend,
             )
         artefact = replace(artefact, training={**artefact.training, "log": asdict(prepared.profile)})
         recommender, metrics = Recommender(artefact, parts=self._parts), None
@@ -517,6 +529,24 @@ def _listening(listen: "Listener | None", *, progress: bool | None) -> "Abstract
     if is_watched() if progress is None else progress:
         return progress_on_stderr()
     return nullcontext(_log_event)
+
+
+@contextmanager
+def _computing(cluster: "Cluster | str | None", *, config: Config) -> "Iterator[FitBackend]":
+    """Where the long stages of a fit are computed: in this process, or on a cluster, connected while it lasts."""
+    from beamtree.fitting.backend import LOCAL
+
+    if cluster is None:
+        yield LOCAL
+        return
+    from beamtree.cluster.connection import Cluster, connected
+
+    chosen = Cluster(cluster) if isinstance(cluster, str) else cluster
+    with connected(chosen):
+        from beamtree.cluster.fitting import cluster_backend
+        from beamtree.fitting.computation import learning_device
+
+        yield cluster_backend(chosen, uses_gpu=learning_device(config).type == "cuda")
 
 
 def load(directory: str | Path, *, parts: "Mapping[str, MakePart] | None" = None) -> DeepTreeRetriever:

@@ -9,7 +9,18 @@ import typer
 
 from beamtree.cli.console import fit_progress, messages, results, show_comparison
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ItemColumnOption, ItemsOption, LogArgument, UsersOption, estimators_beside, parse_pairs
+from beamtree.cli.options import (
+    ClusterOption,
+    ItemColumnOption,
+    ItemsOption,
+    LogArgument,
+    UsersOption,
+    WorkersOption,
+    WorkerThreadsOption,
+    chosen_cluster,
+    estimators_beside,
+    parse_pairs,
+)
 from beamtree.config import Config, PresetName
 from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
@@ -63,6 +74,9 @@ def fit(
         ),
     ] = None,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
+    worker_threads: WorkerThreadsOption = None,
     reading: LogOptions,
 ) -> None:
     """Learn a preference model over a tree from a log, and save both.
@@ -88,6 +102,7 @@ def fit(
             f"--estimator-cache keeps the estimator of --method dtr-t-rl; the method here is {chosen.training.method}, "
             "which asks none. Leave it out, or change the method."
         )
+    machines = chosen_cluster(cluster, workers=workers, worker_threads=worker_threads)
     out = out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
@@ -105,6 +120,7 @@ def fit(
                 work_dir=work_dir,
                 resume=resume,
                 estimator_cache=estimators,
+                cluster=machines,
                 listen=listen,
             )
         model.save(out)

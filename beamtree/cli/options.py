@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from beamtree.cluster.connection import Cluster, import_ray
 from beamtree.data.columns import MAPPABLE_ITEM_COLUMNS
 from beamtree.errors import InputError, SettingsError
 from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs
@@ -27,6 +28,30 @@ BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam widt
 CutoffsOption = Annotated[
     str | None, typer.Option("--cutoffs", help="Lengths of the lists that are counted, such as 5,10,20; default 20,40.")
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Compute on a Ray cluster: auto, its address, or local. Files have to be on a disk that all nodes share.",
+    ),
+]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes on the cluster; default: as many as it has CPUs for.")
+]
+WorkerThreadsOption = Annotated[
+    int | None, typer.Option("--worker-threads", min=1, help="CPUs of each worker; default 1.")
+]
+
+
+def chosen_cluster(cluster: str | None, *, workers: int | None, worker_threads: int | None) -> Cluster | None:
+    """The cluster that the three options ask for; InputError where it lacks Ray, or the options lack a cluster."""
+    if cluster is None:
+        given = [name for name, value in (("--workers", workers), ("--worker-threads", worker_threads)) if value]
+        if given:
+            raise InputError(f"{' and '.join(given)} are about a cluster: give one with --cluster, or leave them out.")
+        return None
+    import_ray()
+    return Cluster(cluster, workers=workers, threads=worker_threads or 1)
 
 
 def parse_cutoffs(text: str | None) -> tuple[int, ...]:

@@ -12,11 +12,22 @@ from rich.table import Table
 from beamtree.cli.console import messages, results
 from beamtree.cli.ids import describe_unknown, find_items, split_ids
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import BeamOption, ModelArgument, parse_pairs
+from beamtree.cli.options import (
+    BeamOption,
+    ClusterOption,
+    ModelArgument,
+    WorkersOption,
+    WorkerThreadsOption,
+    chosen_cluster,
+    parse_pairs,
+)
 from beamtree.cli.output import OutOption, check_out, write_tables
+from beamtree.cli.recommend_on_cluster import recommend_on_cluster
+from beamtree.cluster.recommending import Job
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE, USER_ID
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
+from beamtree.retrieval.allow_lists import by_user, read_allow_lists
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Fallback, RecommendOptions
 from beamtree.retrieval.tables import REQUEST, UserRecommendations, recommend_histories, recommend_users
@@ -48,13 +59,29 @@ def recommend(
     explain: Annotated[
         bool, typer.Option("--explain", help="What each part of the score gave, and because of which items.")
     ] = False,
+    allow_lists: Annotated[
+        str | None,
+        typer.Option(help="Table with user_id and allow, a list of the item ids that alone this user may get."),
+    ] = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
+    worker_threads: WorkerThreadsOption = None,
     reading: LogOptions,
 ) -> None:
-    """Recommend items for one history, or for the users of a log."""
-    check_out(out)
+    """Recommend items for one history, or for the users of a log.
+
+    With --cluster for all users of a log, however many: --out is a folder then, with a Parquet file for each shard of
+    the users. The same command again goes on where it was stopped.
+    """
+    machines = chosen_cluster(cluster, workers=workers, worker_threads=worker_threads)
+    if machines is None:
+        check_out(out)
+    if machines is not None and (log is None or out is None or users is not None):
+        raise InputError("--cluster recommends for all users of a log: give --log and --out, and no --users.")
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
-    about_logs = [*(["--users"] if users is not None else []), *reading.given()]
+    given = [name for name, value in (("--users", users), ("--allow-lists", allow_lists)) if value is not None]
+    about_logs = [*given, *reading.given()]
     if log is None and about_logs:
         raise InputError(f"{' and '.join(about_logs)} are about a log: give one with --log LOG, or leave them out.")
     recommender = Recommender.load(model)
@@ -73,6 +100,13 @@ def recommend(
         fallback=fallback,
         explain=explain,
     )
+    if machines is not None:
+        assert out is not None
+        settings = reading.over(recommender.artefact.config.log)
+        job = Job(model.absolute(), str(log), settings, options, allow_lists)
+        del recommender  # the actors have their own
+        recommend_on_cluster(machines, job, out)
+        return
     if history is not None:
         known, unknown = find_items(recommender, history, option="--history")
         table = recommend_histories(recommender, [known], options=options)
@@ -85,7 +119,8 @@ def recommend(
     interactions = reading.read(str(log), recommender.artefact.config.log)
     known_users = Vocabulary(interactions.frame[USER_ID].unique())
     wanted = None if users is None else [known_users.parse(text) for text in split_ids(users, option="--users")]
-    tables = recommend_users(recommender, interactions, users=wanted, options=options)
+    lists = None if allow_lists is None else by_user(read_allow_lists(allow_lists))
+    tables = recommend_users(recommender, interactions, users=wanted, options=options, allow_lists=lists)
     cold: list[object] = []
     counted = _counting_cold(tables, cold)
     if out is None:

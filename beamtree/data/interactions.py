@@ -39,7 +39,7 @@ from beamtree.data.parse import (
 from beamtree.data.read_report import Moment, ReadReport, describe_filters
 from beamtree.data.rejects import SKIP_REMEDY, ParsedColumn, check_rows, write_rejects
 from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table, read_tables
-from beamtree.errors import DataError, SettingsError
+from beamtree.errors import DataError, NoRowsError, SettingsError
 
 MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
 _ALLOWED_TYPES: Mapping[str, tuple[type[pl.DataType], ...]] = {
@@ -191,7 +191,7 @@ def read_interactions(
         places_before += table.num_places
     origin = files[0] if len(files) == 1 else f"{source}"
     if rows_read == 0:
-        raise DataError(f"{origin}: no rows. Expected a log with one interaction per row.")
+        raise NoRowsError(f"{origin}: no rows. Expected a log with one interaction per row.")
 
     rejected = sum(part.height for part in bad_parts)
     listed = write_rejects(pl.concat(bad_parts), path=rejects_file, source=source) if rejected else None
@@ -199,7 +199,7 @@ def read_interactions(
     if parts:
         frame = typed_context(_limit_times(_join_parts(parts), since=since, until=until), untyped=untyped)
     if frame.height == 0:
-        raise DataError(
+        raise NoRowsError(
             f"{origin}: no rows left of {rows_read:,}; {rejected:,} were bad and "
             f"{rows_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
         )

@@ -1,7 +1,7 @@
 """Rounds: learn the model over the tree, place the items anew with that model, and so on; the best round is kept."""
 
 import time
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from beamtree.config import TrainingSettings
@@ -9,7 +9,7 @@ from beamtree.fitting.computation import build_candidate_scores, build_learner, 
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.tower import build_tower
-from beamtree.fitting.validation import model_validation, sample_users
+from beamtree.fitting.validation import LARGEST_SCAN, MadeOnce, model_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
 from beamtree.training.checkpoint import Identity
@@ -121,8 +121,10 @@ def _learn_round(
         directory = run.work.directory / f"round-{rounds.round}"
         plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
-    tower = None if run.encoder is None else cache(partial(build_tower, run, run.encoder, rounds.tree))
-    progress = Trainer(
+    tower = None
+    if run.encoder is not None and rounds.tree.num_items > LARGEST_SCAN:
+        tower = MadeOnce(partial(build_tower, run, run.encoder, rounds.tree))
+    trainer = Trainer(
         TREE_MODEL,
         build_learner(score, config=config),
         drawn if labelled is None else labelled,
@@ -131,7 +133,8 @@ def _learn_round(
         plan=plan,
         listen=run.listen,
         should_stop=run.should_stop,
-    ).run()
+    )
+    progress = run.backend.train(trainer)
     labels: dict[str, Any] = {}
     if labelled is not None:
         mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]
@@ -167,5 +170,6 @@ def _relearn(run: FitRun, score: Score, rounds: Rounds) -> Relearned:
         stride=settings.stride,
         instances_per_item=settings.instances_per_item,
         assign=ASSIGNMENTS[settings.assignment],
+        score=run.backend.score_candidates,
         on_step=run.stop_while("learning the tree"),
     )

@@ -18,6 +18,7 @@ from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_t
 from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
+from beamtree.training.trainer import RunTraining, Trainer
 
 MakeEstimator = Callable[[Dataset, Split], Estimator]
 """Gives what stands in for SASRec; the items that it scores are those of the data set, in its order."""
@@ -55,10 +56,11 @@ def train_estimator(
     directory: Path | None,
     listen: Listener,
     should_stop: Callable[[], bool] = lambda: False,
+    train: RunTraining = Trainer.run,
 ) -> TrainedEstimator[NextItemModel]:
     """The estimator that `directory` keeps for this data, split and settings, or a new one, kept there.
 
-    InterruptedTraining when asked to stop; the next call goes on from there.
+    InterruptedTraining when asked to stop; the next call goes on from there. train: where it is carried out.
     """
     seed, (schema, features) = _seed(config), item_features(dataset, config=config)
     users = sample_users(split.validation, config=config, seed=seed)
@@ -77,6 +79,7 @@ def train_estimator(
             listen=listen,
             checkpoint_minutes=config.training.checkpoint_minutes,
             should_stop=should_stop,
+            train=train,
         ),
         content=None
         if features is None

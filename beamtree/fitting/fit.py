@@ -12,6 +12,7 @@ from beamtree.data.request_features import RequestFeatures
 from beamtree.data.split import Split
 from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
+from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
 from beamtree.fitting.run import FitRun, WorkDirectory
@@ -44,12 +45,14 @@ def fit_model(
     estimator: MakeEstimator | None = None,
     parts: Mapping[str, MakePart] | None = None,
     on_encoder: Callable[[TrainedEstimator[NextItemModel]], None] = lambda _: None,
+    backend: FitBackend = LOCAL,
 ) -> Artefact:
     """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
     estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned,
-    under names of their own. on_encoder: called with the tower's encoder once it is trained.
+    under names of their own. on_encoder: called with the tower's encoder once it is trained. backend: where the long
+    stages are computed.
     """
     is_rectified = config.training.method == "dtr-t-rl"
     if estimator is not None and not is_rectified:
@@ -73,13 +76,19 @@ def fit_model(
     if has_tower or (is_rectified and learned and made is None):
         estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
         trained = train_estimator(
-            dataset, split, config=config, directory=estimators, listen=listen, should_stop=should_stop
+            dataset,
+            split,
+            config=config,
+            directory=estimators,
+            listen=listen,
+            should_stop=should_stop,
+            train=backend.train,
         )
     encoder = None
     if has_tower and trained is not None:
         encoder = trained.estimator
         on_encoder(trained)
-    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder)
+    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder, backend)
     labelling: TrainedEstimator[Estimator] | None = (made or trained) if is_rectified else None
     rounds = learn_in_rounds(run, None if labelling is None else labelling.estimator)
     weights, started = dict(rounds.best_weights), time.monotonic()

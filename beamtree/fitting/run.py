@@ -8,6 +8,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
+from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree
 from beamtree.training.events import Listener
@@ -28,7 +29,7 @@ class FitRun:
     """What every stage of a fit needs.
 
     instances: the training instances as the first round draws their targets. parts: what is learned in rounds, by name.
-    encoder: the tower's, which is learned before, where there is one.
+    encoder: the tower's, which is learned before, where there is one. backend: where the long stages are computed.
     """
 
     dataset: Dataset
@@ -40,6 +41,7 @@ class FitRun:
     instances: TrainingInstances
     parts: Mapping[str, MakePartOnTree] = field(default_factory=dict)
     encoder: NextItemModel | None = None
+    backend: FitBackend = LOCAL
 
     def instances_of_round(self, round_number: int) -> TrainingInstances:
         """The training instances, with targets drawn for this round."""

@@ -1,6 +1,7 @@
 """How models are compared while they learn: by what they recommend to a sample of the validation users."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,23 @@ LARGEST_SCAN = 20_000
 
 MakeTower = Callable[[], Mapping[str, AnyArray]]
 """Gives the arrays of a tower over the tree of a score, named by part."""
+
+
+class MadeOnce:
+    """A tower that is made when it is first asked for; made, where it is sent to another process with a validation."""
+
+    def __init__(self, make: MakeTower) -> None:
+        self._make = make
+        self._made: Mapping[str, AnyArray] | None = None
+
+    def __call__(self) -> Mapping[str, AnyArray]:
+        """The arrays of the tower."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_made": self()}
 
 
 def sample_users(users: HeldOut, *, config: Config, seed: int, times: int = 1) -> HeldOut:

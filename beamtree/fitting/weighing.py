@@ -67,7 +67,11 @@ def weigh(
     memory = None
     if "memory" in config.model.parts:
         memory = Memory.count(
-            run.dataset.sequences, run.split.train, num_items=len(run.dataset.items), settings=config.memory
+            run.dataset.sequences,
+            run.split.train,
+            num_items=len(run.dataset.items),
+            settings=config.memory,
+            counters=run.backend.counters,
         )
         if run.dataset.timestamps is not None and seconds_per_unit(pl.Series(run.dataset.timestamps)) is not None:
             memory = replace(memory, trend=Trend(moment=float(run.dataset.timestamps.max())))

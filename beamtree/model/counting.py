@@ -5,6 +5,7 @@ weight of its interaction, the one that points to it as it is. None = 1 each.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,7 +205,7 @@ def _count_pairs(
         keys, counts = _summed(
             (source * num_items + flat[place])[is_other], None if weights is None else weights[place][is_other]
         )
-        kept = _strongest(keys, rank(counts, keys % num_items), num_items=num_items, most=most)
+        kept = strongest(keys, rank(counts, keys % num_items), num_items=num_items, most=most)
         found.append((keys[kept], counts[kept]))
     keys = np.concatenate([keys for keys, _ in found] or [np.empty(0, dtype=np.int64)])
     counts = np.concatenate([counts for _, counts in found] or [np.empty(0, dtype=np.int64)])
@@ -242,7 +243,7 @@ def _by_source(flat: Int32Array, sizes: Int64Array, *, num_items: int) -> Iterat
             yield places
 
 
-def _strongest(keys: Int64Array, rank_by: npt.NDArray[Any], *, num_items: int, most: int) -> BoolArray:
+def strongest(keys: Int64Array, rank_by: npt.NDArray[Any], *, num_items: int, most: int) -> BoolArray:
     """Which of pairs source * items + target, rising, are among the `most` of their source; ties: the lower target."""
     _, firsts = np.unique(keys // num_items, return_index=True)
     kept = np.ones(len(keys), dtype=np.bool_)
@@ -254,3 +255,17 @@ def _strongest(keys: Int64Array, rank_by: npt.NDArray[Any], *, num_items: int, m
             ties = np.flatnonzero(ranks == lowest)
             kept[first + ties[: most - np.count_nonzero(ranks > lowest)]] = True
     return kept
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Who counts: the functions of this file, or others that give the very same numbers."""
+
+    items: Callable[..., Counts] = count_items
+    returns: Callable[..., tuple[Int64Array, Int64Array]] = count_returns
+    followers: Callable[..., CountedPairs] = count_followers
+    company: Callable[..., Company] = count_company
+
+
+HERE = Counters()
+"""Counts in this process."""

@@ -26,7 +26,7 @@ from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import count_company, count_followers, count_items, count_returns
+from beamtree.model.counting import HERE, Counters
 from beamtree.model.trend import Trend
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -145,26 +145,34 @@ class Memory:
     recent: Links | None = None
 
     @classmethod
-    def count(cls, sequences: Sequences, spans: Spans, *, num_items: int, settings: MemorySettings) -> "Memory":
+    def count(
+        cls,
+        sequences: Sequences,
+        spans: Spans,
+        *,
+        num_items: int,
+        settings: MemorySettings,
+        counters: Counters = HERE,
+    ) -> "Memory":
         """Count inside the training spans, with the weights of the sequences.
 
         Of each list at most `settings.followers` items are kept, and fewer of all where `settings.megabytes` would not
         hold them.
         """
         items, weights = sequences.items, sequences.weights
-        followers = count_followers(
+        followers = counters.followers(
             items, spans, num_items=num_items, window=settings.window, most=settings.followers, weights=weights
         )
-        company, had, wanted = count_company(
+        company, had, wanted = counters.company(
             items, spans, num_items=num_items, most=settings.followers, weights=weights
         )
         of_source, of_target = (np.sqrt(np.where(total > 0, total, 1)) for total in (had, wanted))
         cosines = company.counts / (np.repeat(of_source, np.diff(company.offsets)) * of_target[company.items])
-        counts = count_items(items, spans, num_items=num_items, weights=weights)
+        counts = counters.items(items, spans, num_items=num_items, weights=weights)
         return cls(
             Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
             Links(company.offsets, company.items, cosines.astype(HALF)),
-            returns=_relative_returns(*count_returns(items, spans, num_items=num_items, weights=weights)),
+            returns=_relative_returns(*counters.returns(items, spans, num_items=num_items, weights=weights)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
         ).within(settings.megabytes * 1e6)

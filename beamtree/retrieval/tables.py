@@ -1,8 +1,8 @@
 """Recommendations for many at once, as tables: for bare histories, or for the users of a log."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from beamtree.data.raw_ids import Ids, id_list, plain_list, unknown_ids
 from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
+from beamtree.retrieval.allow_lists import within
 from beamtree.retrieval.allowed import known_items
 from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
@@ -46,31 +47,45 @@ def recommend_histories(recommender: Recommender, histories: Any, *, options: Re
 
 @dataclass(frozen=True, eq=False)
 class UserRecommendations:
-    """Tables user_id, item_id, score, rank for users of a log, REQUESTS_AT_A_TIME users at a time."""
+    """Tables user_id, item_id, score, rank for users of a log, REQUESTS_AT_A_TIME users at a time.
+
+    allow_lists: ids that alone some users may get, by user; everybody else goes by the options.
+    """
 
     recommender: Recommender
     histories: LogHistories
     users: pl.Series
     options: RecommendOptions
+    allow_lists: Mapping[Id, Ids] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         for first in range(0, max(len(self.users), 1), REQUESTS_AT_A_TIME):
             keys = self.users[first : first + REQUESTS_AT_A_TIME]
-            requests = [RecommendRequest(user=user, options=self.options) for user in keys]
+            requests = [RecommendRequest(user=user, options=self._options_of(user)) for user in keys]
             answers = self.recommender.recommend(requests, histories=self.histories)
             yield _table(self.recommender, answers, keys=keys, options=self.options)
 
+    def _options_of(self, user: Id) -> RecommendOptions:
+        if user not in self.allow_lists:
+            return self.options
+        return replace(self.options, allow=within(self.options.allow, self.allow_lists[user]))
+
 
 def recommend_users(
-    recommender: Recommender, interactions: InteractionLog, *, users: Ids | None, options: RecommendOptions
+    recommender: Recommender,
+    interactions: InteractionLog,
+    *,
+    users: Ids | None,
+    options: RecommendOptions,
+    allow_lists: Mapping[Id, Ids] | None = None,
 ) -> UserRecommendations:
     """Recommendations for users of a log, all of them by default, made while they are iterated over.
 
-    UnknownUsersError for users that the log does not have.
+    allow_lists: as in `UserRecommendations`. UnknownUsersError for users that the log does not have.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     wanted = histories.user_ids if users is None else _known_users(users, histories)
-    return UserRecommendations(recommender, histories, wanted, options)
+    return UserRecommendations(recommender, histories, wanted, options, allow_lists or {})
 
 
 def similar_items(recommender: Recommender, items: Ids, *, k: int, by: Similarity | None) -> pl.DataFrame:

@@ -41,11 +41,11 @@ def native_candidate_scores(attention: Attention) -> AddScores:
     from beamtree.native.relearn import add_candidate_scores
     from beamtree.training.native_learner import attention_arrays
 
-    arrays, length = attention_arrays(attention), attention.settings.history_length
+    length = attention.settings.history_length
 
     def add_scores(sums: Float64Array, batch: Batch, node_of_item: Int64Array, stage: Stage) -> None:
         add_candidate_scores(
-            arrays,
+            attention_arrays(attention),
             sums,
             tree=attention.tree,
             histories=batch.histories.latest(length),

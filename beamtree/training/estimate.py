@@ -24,7 +24,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.module_learner import BatchPart, ModuleLearner
 from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.schedule import estimator_schedule
-from beamtree.training.trainer import CheckpointPlan, Trainer
+from beamtree.training.trainer import CheckpointPlan, RunTraining, Trainer
 from beamtree.training.windows import TrainingWindows, WindowBatch
 from beamtree.types import AnyArray
 
@@ -42,7 +42,7 @@ class EstimatorRun:
 
     validate: its metrics on the validation users; None trains to the end of the schedule. should_stop: asked after
     every step; a yes raises InterruptedTraining once the state is kept. seen_count: whether targets are told from items
-    of their own history too; no, where such items are never recommended.
+    of their own history too; no, where such items are never recommended. train: where the training is carried out.
     """
 
     settings: EstimatorSettings
@@ -55,6 +55,7 @@ class EstimatorRun:
     clock: Callable[[], float] = time.monotonic
     device: torch.device = CPU
     seen_count: bool = True
+    train: RunTraining = Trainer.run
 
 
 EstimatorT = TypeVar("EstimatorT", bound=Estimator, covariant=True)
@@ -116,7 +117,6 @@ def sequence_learner(
     On the CPU a batch is divided between as many threads as torch uses now, unless it is small.
     """
     proposal = Proposal.half_by_frequency(windows.counts(len(encoder.items)))
-    most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
 
     def loss(encoder: NextItemModel, batch: WindowBatch, generator: torch.Generator) -> Tensor:
         return encoder.loss(
@@ -130,6 +130,7 @@ def sequence_learner(
 
     def divide(batch: WindowBatch) -> list[BatchPart]:
         positions = len(batch.inputs)
+        most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
         parts = batch.divided(min(most_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
         return [BatchPart(part, len(part.inputs) / positions) for part in parts]
 
@@ -175,7 +176,7 @@ def _train(
         should_stop=run.should_stop,
         clock=run.clock,
     )
-    seconds = trainer.run(seconds_before=run.clock() - started).seconds
+    seconds = run.train(trainer, seconds_before=run.clock() - started).seconds
     estimator.encoder.compact()
     optimiser = copied(learner.optimiser_arrays())
     if store is not None:

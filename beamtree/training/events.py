@@ -71,6 +71,20 @@ class StoppedEarly:
 
 
 @dataclass(frozen=True)
+class WorkersDone:
+    """The workers of a cluster have finished a training, or the part of it since one of them was last replaced.
+
+    seconds: what all steps but the first took. bytes_sent: what a worker put on the network in all steps.
+    """
+
+    learner: str
+    workers: int
+    steps: int
+    seconds: float
+    bytes_sent: int
+
+
+@dataclass(frozen=True)
 class EstimatorAwaited:
     """Another run, the holder, trains the very estimator that this one needs; it goes on when that one ends."""
 
@@ -109,6 +123,7 @@ Event = (
     | Validated
     | Resumed
     | StoppedEarly
+    | WorkersDone
     | EstimatorAwaited
     | TreeRelearned
     | PartsWeighed

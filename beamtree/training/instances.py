@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -83,6 +84,13 @@ class Batch:
         return self.level_weights * self.target_weights[:, :, None]
 
 
+class InstancePart(NamedTuple):
+    """Numbers (instances,) of a part of a batch, and its share of the batch's mean loss."""
+
+    instances: Int64Array
+    share: float
+
+
 def one_target_each(batch: Batch, *, height: int) -> Batch:
     """A batch of several targets as one of more instances: each target (instances, 1) with its history.
 
@@ -155,6 +163,12 @@ class TrainingInstances:
             users=self.spans.user[span],
             times=None if self.times is None else self.times[history_end],
         )
+
+    def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:
+        """The numbered instances in as many parts of nearly one size; a part has neighbouring users, much the same ones
+        in every batch."""
+        cuts = np.array_split(np.sort(instances), parts)
+        return [InstancePart(cut, len(cut) / len(instances)) for cut in cuts]
 
     def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its instances alone."""

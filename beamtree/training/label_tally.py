@@ -1,6 +1,6 @@
 """What the labels of a round come to on each level: every instance met counts once, however often a run is started."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,3 +39,24 @@ class LabelTally:
         """Put it where `state` was called."""
         self._is_counted = np.unpackbits(state["is_counted"], count=len(self._is_counted)).astype(bool)
         self._sums = np.array(state["sums"])
+
+
+def merge_states(states: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
+    """States of labelled instances that several workers met, as one state: of a tally, of seconds, or of both.
+
+    Seconds are those of the slowest worker. The means are over what each worker counted, so that an instance that
+    two workers met weighs twice.
+    """
+    merged: Arrays = {}
+    if "seconds" in states[0]:
+        merged["seconds"] = np.array(max(float(state["seconds"]) for state in states))
+    if "sums" in states[0]:
+        bits = np.bitwise_or.reduce([state["is_counted"] for state in states])
+        counted = sum(_count(state["is_counted"]) for state in states)
+        sums = np.sum([state["sums"] for state in states], axis=0)
+        merged |= {"is_counted": bits, "sums": sums * (_count(bits) / max(1, counted))}
+    return merged
+
+
+def _count(bits: npt.NDArray[np.uint8]) -> int:
+    return int(np.unpackbits(bits).sum())

@@ -8,7 +8,7 @@ import numpy as np
 
 from beamtree.model.estimator import Estimator, InnerProductEstimator
 from beamtree.training.climb import climb, vectors_by_leaf
-from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.instances import Batch, InstancePart, TrainingInstances
 from beamtree.training.label_cache import LabelCache
 from beamtree.training.label_tally import LabelTally
 from beamtree.training.rectify import (
@@ -76,6 +76,10 @@ class RectifiedInstances:
     def mean_labels(self) -> Float64Array:
         """The mean label of each level, 1 to height, over the first targets met so far; empty if there was none."""
         return self._tally.means()
+
+    def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:
+        """As the instances without labels are divided."""
+        return self._instances.divide(instances, parts)
 
     def state(self) -> dict[str, AnyArray]:
         """What was met so far and what it took; the labels themselves are computed again."""

@@ -7,6 +7,7 @@ through the old tree throughout.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -34,6 +35,25 @@ AddScores = Callable[[Float64Array, Batch, Int64Array, Stage], None]
 Each instance of the batch has one target."""
 
 
+class ScoreCandidates(Protocol):
+    """Adds the scores of a stage up, as `score_candidates` does."""
+
+    def __call__(
+        self,
+        tree: ItemTree,
+        instances: TrainingInstances,
+        chosen: Int64Array,
+        node_of_item: Int64Array,
+        /,
+        *,
+        add_scores: AddScores,
+        stage: Stage,
+        on_step: Callable[[], None],
+    ) -> Float64Array:
+        """Score (items, candidates) of each item for the candidates below its node; NaN rows for items without data."""
+        ...
+
+
 @dataclass(frozen=True)
 class Relearned:
     """A new tree, and what was gained.
@@ -56,19 +76,21 @@ def relearn_tree(
     stride: int | None = None,
     instances_per_item: int | None = None,
     assign: Assign = assign_by_auction,
+    score: ScoreCandidates | None = None,
     on_step: Callable[[], None] = lambda: None,
 ) -> Relearned:
     """Place every item anew. stride: levels per stage; None takes the most that keep the candidates at 128 or fewer.
 
     instances_per_item: read at most so many instances of each item, the first ones; None reads all.
     on_step: called before each batch of instances and before each group is assigned; it may raise to stop.
+    score: adds the scores of a stage up; None does it here.
     """
     instances = instances.with_one_target()
     chosen = _capped(instances, tree.num_items, most=instances_per_item)
     node_of_item = np.zeros(tree.num_items, dtype=np.int64)
     scores: list[tuple[float, float]] = []
     for stage in stages(tree, stride=stride):
-        sums = _score_candidates(
+        sums = (score or score_candidates)(
             tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage, on_step=on_step
         )
         first, capacities = _candidates(tree, stage)
@@ -107,7 +129,7 @@ def _candidates(tree: ItemTree, stage: Stage) -> tuple[Int64Array, Int64Array]:
     return np.append(first, tree.level_sizes[stage.lower]), candidate_end - candidate_first
 
 
-def _score_candidates(
+def score_candidates(
     tree: ItemTree,
     instances: TrainingInstances,
     chosen: Int64Array,

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from beamtree.model.estimator import Estimator
-from beamtree.training.instances import Batch, TrainingInstances
+from beamtree.training.instances import Batch, InstancePart, TrainingInstances
 from beamtree.training.label_cache import LabelCache
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
@@ -47,6 +47,10 @@ class SoftInstances:
     def mean_labels(self) -> Float64Array:
         """What the labels of each level, 1 to height, add up to: 1 everywhere."""
         return np.ones(self._tree.height)
+
+    def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:
+        """As the instances without labels are divided."""
+        return self._instances.divide(instances, parts)
 
     def state(self) -> dict[str, AnyArray]:
         """What the labels took so far; they themselves are computed again."""

@@ -70,13 +70,15 @@ class Progress:
 class CheckpointPlan:
     """Where checkpoints go, whose they are, and whether to start from the one that is there.
 
-    minutes: time between checkpoints; validations and the end of training write one anyway.
+    minutes: time between checkpoints; validations and the end of training write one anyway. writes: False for those
+    workers of a cluster that read what another one writes.
     """
 
     directory: Path
     identity: Identity
     resume: bool
     minutes: float
+    writes: bool = True
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,20 @@ class Trainer:
             "best": best,
             "instances": self.instances.state(),
         }
-        checkpoint = Checkpoint(asdict(progress), arrays)
-        save_checkpoint(self.plan.directory, checkpoint, kind=self.name, identity=self.plan.identity)
+        if self.plan.writes:
+            checkpoint = Checkpoint(asdict(progress), arrays)
+            save_checkpoint(self.plan.directory, checkpoint, kind=self.name, identity=self.plan.identity)
 
     def _interrupted(self, step: int) -> str:
         done = f"Stopped after step {step} of {self.schedule.total_steps} of the {self.name}"
         if self.plan is None:
             return f"{done}. Nothing was saved: no folder for checkpoints was given."
         return f"{done}; the checkpoint is in {self.plan.directory}. Go on with --resume (resume=True)."
+
+
+class RunTraining(Protocol):
+    """Where a training is carried out: `Trainer.run` does it in this process, `beamtree.cluster` on several ones."""
+
+    def __call__(self, trainer: Trainer, /, *, seconds_before: float = 0.0) -> Progress:
+        """Train as `Trainer.run` does, and leave the best weights in the trainer's learner."""
+        ...

@@ -10,7 +10,7 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.model.item_softmax import WeighedTargets
 from beamtree.training.horizon import TargetHorizon, items_at, mean_weight, weights_at
-from beamtree.training.instances import VERY_NEXT
+from beamtree.training.instances import VERY_NEXT, InstancePart
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 
@@ -122,6 +122,13 @@ class TrainingWindows:
         following = np.arange(lengths.sum()) + np.repeat(self.first + 1 - (np.cumsum(lengths) - lengths), lengths)
         share = (self.sequences.count_targets(following, np.repeat(self.span_end, lengths)) > 0).mean()
         return float(1.0 / (mean_weight(self.sequences, self.first + 1, self.end) * share))
+
+    def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:
+        """The numbered windows in as many parts, of nearly the same windows and positions, as `WindowBatch.divided`."""
+        lengths = self.end[instances] - self.first[instances] - 1
+        by_length = np.argsort(lengths, kind="stable")
+        rows = [by_length[number::parts] for number in range(parts)]
+        return [InstancePart(instances[some], int(lengths[some].sum()) / int(lengths.sum())) for some in rows]
 
     def state(self) -> dict[str, AnyArray]:
         """Nothing: a batch depends on the numbers of its windows and the epoch alone."""

@@ -1,5 +1,6 @@
 """How a score is validated while it is learned: by beam where something guides it, else by a scan of the leaves."""
 
+import pickle
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +12,7 @@ from beamtree.data.split import HeldOut, split_users
 from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.evaluation.protocol import evaluate
 from beamtree.fitting import validation
-from beamtree.fitting.validation import MakeTower, model_validation, reaches_level
+from beamtree.fitting.validation import MadeOnce, MakeTower, model_validation, reaches_level
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.model.tower import TOWER, make_tower
@@ -109,3 +110,18 @@ def test_a_beam_reaches_a_level_whole_where_the_level_above_fits_it() -> None:
     reached = [[reaches_level(level, tree, beam_width=width) for level in range(6)] for width in (1, 4, 15, 16)]
     assert [row.count(True) for row in reached] == [2, 4, 5, 6]
     assert all(sorted(row, reverse=True) == row for row in reached)
+
+
+def test_a_tower_is_made_once_and_sent_made() -> None:
+    """Its maker may hold what no other process can have."""
+    calls = []
+
+    def make() -> dict[str, AnyArray]:
+        calls.append(1)
+        return {"tower/weight": np.array(2.0)}
+
+    tower = MadeOnce(make)
+    assert not calls
+    sent = pickle.loads(pickle.dumps(tower))
+    assert sent() == tower() == {"tower/weight": 2.0}
+    assert calls == [1]

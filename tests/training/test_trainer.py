@@ -1,7 +1,7 @@
 """The one training loop: what it selects, what it keeps, and that any learner goes on to the same bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from beamtree.data.split import split_none
 from beamtree.errors import ArtefactError, DivergedError, InterruptedTraining
 from beamtree.model.next_item import NextItemModel
 from beamtree.storage import file_sha256, read_manifest
-from beamtree.training.checkpoint import Identity
+from beamtree.training.checkpoint import Identity, has_checkpoint
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.events import Event, Resumed, StepDone, StoppedEarly, Validated
 from beamtree.training.gradients import Gradients
@@ -443,3 +443,16 @@ def test_it_ends_when_its_seconds_have_passed_and_validates_what_it_has_by_then(
 def test_a_limit_that_has_passed_before_leaves_one_step() -> None:
     learner = CountingLearner()
     assert run(learner, max_seconds=0.0).step == 1
+
+
+def test_who_does_not_write_reads_what_others_wrote(tmp_path: Path) -> None:
+    settings = training_settings()
+    reader = replace(plan_for(tmp_path, settings, resume=True), writes=False)
+    with pytest.raises(InterruptedTraining):
+        run(CountingLearner(), plan=replace(reader, resume=False), stop_after=4)
+    assert not has_checkpoint(tmp_path)
+    with pytest.raises(InterruptedTraining):
+        run(CountingLearner(), plan=replace(reader, writes=True), stop_after=4)
+    events = list[Event]()
+    assert run(CountingLearner(), plan=reader, events=events).step == STEPS
+    assert Resumed("toy", 4) in events

@@ -1,0 +1,80 @@
+"""Which cluster, how many workers, and how to reach it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from beamtree.errors import InputError
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster and what beamtree may take of it.
+
+    address: "auto" for the cluster that this machine belongs to, the address of another one, or "local", which starts
+    Ray on this machine alone. workers: how many processes compute; None = as many as the CPUs of the cluster allow.
+    threads: CPUs of each of them. parts: what each batch is cut into, at least one part for each worker, the default;
+    the same parts give the same steps, up to rounding, whatever the number of workers.
+    """
+
+    address: str = "auto"
+    workers: int | None = None
+    threads: int = 1
+    parts: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("workers", self.workers), ("threads", self.threads), ("parts", self.parts)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} of a cluster: expected at least 1, got {value}.")
+
+    def num_workers(self) -> int:
+        """The workers that were asked for, or as many as there are CPUs for. Inside `connected`.
+
+        InputError where the cluster could never hold them: they would be waited for without end.
+        """
+        cpus = int(import_ray().cluster_resources().get("CPU", 0))
+        room = cpus // self.threads
+        wanted = max(1, room) if self.workers is None else self.workers
+        if wanted > room:
+            raise InputError(
+                f"{wanted} workers with {self.threads} CPUs each do not fit: the cluster has {cpus} CPUs. Ask for "
+                "fewer (--workers), or add nodes."
+            )
+        return wanted
+
+
+@contextmanager
+def connected(cluster: Cluster) -> Iterator[Any]:
+    """Inside, this process is a driver of the cluster; gives the module ray. A connection that was there stays.
+
+    InputError where Ray is not installed or there is no such cluster.
+    """
+    ray = import_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"There is no Ray cluster at {cluster.address!r} ({str(error).splitlines()[0]}). Start one with `ray start "
+            "--head`, give the address of another one, or 'local' for this machine alone."
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def import_ray() -> Any:
+    """The module ray; InputError says how to install it."""
+    try:
+        import ray
+    except ModuleNotFoundError as missing:
+        raise InputError(
+            f'More than one machine needs the package {missing.name}: pip install "beamtree[ray]", on every node.'
+        ) from missing
+    return ray

@@ -1,0 +1,137 @@
+"""Adding the gradients of all workers up, in two collectives per step.
+
+Small weights are summed in one all-reduce of a flat buffer. Of tables, each worker sends the rows that its part of the
+batch touched, in one all-gather; they are merged in the order of the ranks, so that the same number of workers gives
+the same bytes.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from beamtree.errors import InputError
+from beamtree.training.gradients import Gradients, RowGradient
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What workers agree on after every step: the clock of the first one, and whether any was asked to stop."""
+
+    seconds: float = 0.0
+    is_stopping: bool = False
+
+
+class Exchange:
+    """The collectives of one worker among others; the process group of torch.distributed has been set up before.
+
+    bytes_sent: what this worker has put on the network so far, as the algorithms of a ring count it.
+    """
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.workers = dist.get_world_size()
+        self.bytes_sent = 0
+
+    def sum(self, gradients: Gradients, *, notes: Notes, table_widths: Mapping[str, int]) -> tuple[Gradients, Notes]:
+        """The sum of the gradients of all workers, whose shares of the batch are part of them already.
+
+        table_widths: the tables of the learner, the same on every worker, whether or not a batch touches them. Running
+        statistics are summed too, counts of batches apart, which are the same everywhere.
+        """
+        unknown = gradients.rows.keys() - table_widths.keys()
+        if unknown:
+            raise InputError(f"Expected gradients of rows of {', '.join(table_widths)}, got {', '.join(unknown)}.")
+        statistics = {name: value for name, value in gradients.statistics.items() if value.is_floating_point()}
+        small = [*gradients.dense.values(), *statistics.values()]
+        names = sorted(table_widths)
+        counts = torch.zeros(self.workers, len(names))
+        for column, name in enumerate(names):
+            counts[self.rank, column] = len(gradients.rows[name].rows) if name in gradients.rows else 0
+        is_first = self.rank == 0
+        told = torch.tensor([gradients.loss, notes.seconds if is_first else 0.0, float(notes.is_stopping)])
+        device = next(iter(small)).device if small else torch.device("cpu")
+        flat = torch.cat([*(tensor.flatten() for tensor in small), told.to(device), counts.flatten().to(device)])
+        dist.all_reduce(flat)
+        self.bytes_sent += 2 * (self.workers - 1) * flat.nbytes // self.workers
+        *summed, told, counts = _cut(flat, [*small, told, counts])
+        loss, seconds, stopping = told.tolist()
+        dense = dict(zip(gradients.dense, summed, strict=False))
+        averaged = dict(zip(statistics, summed[len(dense) :], strict=True))
+        rows = self._gathered(gradients, counts.long().tolist(), names=names, widths=table_widths)
+        total = Gradients(loss, dense, rows, {**gradients.statistics, **averaged})
+        return total, Notes(seconds, is_stopping=stopping > 0)
+
+    def _gathered(
+        self, gradients: Gradients, counts: list[list[int]], *, names: Sequence[str], widths: Mapping[str, int]
+    ) -> dict[str, RowGradient]:
+        """The rows that any worker touched, each once. counts: of each worker and table."""
+        if not any(any(of_worker) for of_worker in counts):
+            return {}
+        dtype = next(iter(gradients.rows.values())).values.dtype if gradients.rows else torch.float32
+        row_bytes = [4 + widths[name] * dtype.itemsize for name in names]
+        sizes = [sum(count * each for count, each in zip(of, row_bytes, strict=True)) for of in counts]
+        pieces = []
+        for name in names:
+            if name in gradients.rows:
+                touched = gradients.rows[name]
+                pieces += [_as_bytes(touched.rows.to(torch.int32)), _as_bytes(touched.values)]
+        own = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
+        device = own.device
+        sent = torch.empty(max(sizes), dtype=torch.uint8, device=device)
+        sent[: len(own)] = own
+        received = torch.empty(self.workers, len(sent), dtype=torch.uint8, device=device)
+        dist.all_gather(list(received.unbind()), sent)
+        self.bytes_sent += (self.workers - 1) * len(sent)
+        found: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names}
+        for buffer, of_worker in zip(received, counts, strict=True):
+            begin = 0
+            for name, count in zip(names, of_worker, strict=True):
+                middle = begin + 4 * count
+                end = middle + count * widths[name] * dtype.itemsize
+                if count:
+                    rows = buffer[begin:middle].clone().view(torch.int32).long()
+                    found[name].append((rows, buffer[middle:end].clone().view(dtype).view(count, widths[name])))
+                begin = end
+        return {
+            name: RowGradient.summed(torch.cat([rows for rows, _ in some]), torch.cat([values for _, values in some]))
+            for name, some in found.items()
+            if some
+        }
+
+    def from_first(self, value: T) -> T:
+        """What the first worker gives, for all of them."""
+        box = [value]
+        dist.broadcast_object_list(box)
+        return box[0]
+
+    def from_all(self, value: T) -> list[T]:
+        """What each worker gives, in the order of the ranks, for all of them."""
+        boxes: list[Any] = [None] * self.workers
+        dist.all_gather_object(boxes, value)
+        return boxes
+
+
+def digest_of(arrays: Mapping[str, Any]) -> int:
+    """A number that differs where a bit of the arrays does, but for a chance of one in 2^64; they are read once."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+def _cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """A flat buffer as tensors of given shapes, one after the other, which share its memory."""
+    parts = flat.split([tensor.numel() for tensor in like])
+    return [part.view(tensor.shape).to(tensor.dtype) for part, tensor in zip(parts, like, strict=True)]

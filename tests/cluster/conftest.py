@@ -1,0 +1,47 @@
+"""One Ray cluster of two nodes for all tests of this folder: starting it takes many seconds."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beamtree.cluster.connection import Cluster
+
+STORE_BYTES = 100 * 2**20
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def two_nodes() -> Iterator[Cluster]:
+    """Two nodes of two CPUs each, which share nothing but this machine's disk; two workers of one thread."""
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        warnings.simplefilter("ignore")
+        import ray
+        from ray.cluster_utils import Cluster as Nodes
+
+        patch.setenv("PYTHONPATH", str(ROOT))  # what workers are sent is defined in tests
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        nodes = Nodes()
+        try:
+            for _ in range(2):
+                nodes.add_node(num_cpus=2, object_store_memory=STORE_BYTES, include_dashboard=False)
+            nodes.wait_for_nodes()
+            ray.init(address=nodes.address, log_to_driver=False, logging_level="error")
+            yield Cluster(nodes.address, workers=2)
+        finally:
+            ray.shutdown()
+            nodes.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _quiet_ray() -> Iterator[None]:
+    """Ray's own warnings are not ours to mend."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="ray")
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="ray")
+        warnings.filterwarnings("ignore", category=ResourceWarning)
+        warnings.filterwarnings("ignore", category=pytest.PytestUnraisableExceptionWarning)
+        yield

@@ -1,0 +1,65 @@
+"""Counting on a cluster gives the numbers of one process, and relearning its placement."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from beamtree.cluster.connection import Cluster
+from beamtree.cluster.counting import ClusterCounting
+from beamtree.cluster.relearning import ClusterScoring
+from beamtree.config import MemorySettings
+from beamtree.data.split import split_none
+from beamtree.model.counting import HERE, Counters
+from beamtree.model.memory import Memory
+from beamtree.training.candidate_scores import torch_candidate_scores
+from beamtree.training.relearn import relearn_tree
+from tests.small import assert_same_bytes, model_settings, score_of, sequences_of, stirred_model
+from tests.training.runs import ring_instances, ring_tree
+
+pytestmark = pytest.mark.timeout(600)
+
+GENERATOR = np.random.default_rng(11)
+LISTS = [GENERATOR.integers(0, 30, size=size).tolist() for size in GENERATOR.integers(1, 40, size=50)]
+
+
+def memory_by(counters: Counters) -> Memory:
+    sequences = sequences_of(LISTS)
+    settings = MemorySettings(followers=6, window=3)
+    return Memory.count(sequences, split_none(sequences).train, num_items=33, settings=settings, counters=counters)
+
+
+@pytest.mark.parametrize("pairs_of_a_task", [10**9, 2000])
+def test_counts_are_those_of_one_process(two_nodes: Cluster, pairs_of_a_task: int) -> None:
+    """Lists are cut to six items, so that a list that was cut before it was merged would show."""
+    counting = ClusterCounting(two_nodes, pairs_of_a_task=pairs_of_a_task)
+    assert_same_bytes(memory_by(counting.counters()).arrays(), memory_by(HERE).arrays())
+
+
+def test_weighed_counts_are_those_of_one_process(two_nodes: Cluster) -> None:
+    plain = sequences_of(LISTS)
+    weights = GENERATOR.choice([0.0, 1.0, 2.5], size=len(plain.items)).astype(np.float32)
+    sequences = replace(plain, weights=weights)
+    spans, settings = split_none(sequences).train, MemorySettings(followers=33, window=3)
+    there, here = (
+        Memory.count(sequences, spans, num_items=33, settings=settings, counters=counters).arrays()
+        for counters in (ClusterCounting(two_nodes, pairs_of_a_task=2000).counters(), HERE)
+    )
+    assert there.keys() == here.keys()
+    for name, expected in here.items():
+        np.testing.assert_allclose(there[name], expected, rtol=1e-3, err_msg=name)
+
+
+def test_one_worker_counts_the_same(two_nodes: Cluster) -> None:
+    alone = ClusterCounting(Cluster(two_nodes.address, workers=1))
+    assert_same_bytes(memory_by(alone.counters()).arrays(), memory_by(HERE).arrays())
+
+
+def test_a_tree_that_is_relearned_on_a_cluster(two_nodes: Cluster) -> None:
+    tree, instances = ring_tree(), ring_instances()
+    add_scores = torch_candidate_scores(score_of(stirred_model(model_settings(), tree, seed=3)))
+    here = relearn_tree(tree, instances, add_scores=add_scores, stride=1)
+    there = relearn_tree(tree, instances, add_scores=add_scores, stride=1, score=ClusterScoring(two_nodes))
+    np.testing.assert_array_equal(there.tree.item_at_leaf, here.tree.item_at_leaf)
+    assert there.score_after == pytest.approx(here.score_after, rel=1e-6)
+    assert there.score_before == pytest.approx(here.score_before, rel=1e-6)

@@ -1,0 +1,158 @@
+"""Recommending for everybody: each user once, whoever is killed, and nothing twice after a restart."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from beamtree import DeepTreeRetriever
+from beamtree.cluster.connection import Cluster
+from beamtree.cluster.recommending import Job, ShardDone, recommend_everybody
+from beamtree.config import LogSettings
+from beamtree.errors import DataError, InputError
+from beamtree.retrieval.request import RecommendOptions
+from tests.cli.beamtree_command import Command
+from tests.cluster.test_learning import log_of_rings
+
+pytestmark = pytest.mark.timeout(600)
+
+SHARDS = 6
+OPTIONS = RecommendOptions(k=4)
+LISTS = {3: [1, 2, 50], 8: [45]}
+"""Of items that these users have not had."""
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    DeepTreeRetriever(preset="instant").fit(log_of_rings(), progress=False).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log in three files that all have rows of every user, and a table of lists."""
+    folder = tmp_path_factory.mktemp("log")
+    (folder / "log").mkdir()
+    log = log_of_rings()
+    for part in range(3):
+        log.filter(pl.col("timestamp") % 3 == part).write_parquet(folder / "log" / f"{part}.parquet")
+    pl.DataFrame({"user_id": list(LISTS), "allow": list(LISTS.values())}).write_parquet(folder / "lists.parquet")
+    return folder
+
+
+@pytest.fixture
+def job(model: Path, files: Path) -> Job:
+    return Job(model, str(files / "log"), LogSettings(), OPTIONS)
+
+
+def written(out: Path) -> pl.DataFrame:
+    return pl.read_parquet(out / "part-*.parquet").sort("user_id", "rank")
+
+
+def expected(model: Path) -> pl.DataFrame:
+    made = DeepTreeRetriever.load(model).recommend(interactions=log_of_rings(), k=4)
+    return made.sort("user_id", "rank")
+
+
+def own_processes(title: str) -> list[int]:
+    """Processes with this title that were started, by whatever way, by this one: nobody else's."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    parent = {int(pid): int(above) for pid, above, *_ in rows}
+
+    def is_ours(process: int) -> bool:
+        return process == os.getpid() or (process in parent and is_ours(parent[process]))
+
+    return [int(pid) for pid, _, *said in rows if said and said[0].startswith(title) and is_ours(int(pid))]
+
+
+def test_killed_actors_leave_every_user_exactly_once(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(done: ShardDone | None, _total: int) -> None:
+        """All actors, with SIGKILL, when the first shard is finished and they are at the next ones."""
+        if done is not None and not killed:
+            killed.extend(own_processes("ray::ShardRecommender"))
+            for number in killed:
+                os.kill(number, signal.SIGKILL)
+
+    made = recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=SHARDS, on_shard=kill)
+    assert len(killed) == 2
+    assert (made.shards, made.found, made.users, made.cold) == (SHARDS, 0, 100, 0)
+    assert_frame_equal(written(tmp_path / "out"), expected(job.model))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "manifest.json",
+        *(f"part-{shard:05d}.parquet" for shard in range(SHARDS)),
+    ]
+
+
+def test_a_restart_makes_what_is_missing(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    finished: list[int] = []
+
+    def stop(done: ShardDone | None, _total: int) -> None:
+        if done is not None:
+            finished.append(done.shard)
+        if len(finished) == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=SHARDS, on_shard=stop)
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
+    made = recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=99)
+    assert 2 <= made.found < SHARDS
+    assert made.shards == SHARDS
+    kept = {f"part-{shard:05d}.parquet" for shard in finished}
+    assert {name: time for name, time in before.items() if name in kept} == {
+        name: (tmp_path / "out" / name).stat().st_mtime_ns for name in kept
+    }
+    assert_frame_equal(written(tmp_path / "out"), expected(job.model))
+    again = recommend_everybody(two_nodes, job, tmp_path / "out")
+    assert (again.shards, again.found, again.users) == (SHARDS, SHARDS, 0)
+
+
+def test_a_folder_of_something_else_is_refused(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(InputError, match="holds other files"):
+        recommend_everybody(two_nodes, job, tmp_path / "other")
+    recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=1)
+    wider = Job(job.model, job.log, job.settings, RecommendOptions(k=5))
+    with pytest.raises(InputError, match="something else than recommendations of this model"):
+        recommend_everybody(two_nodes, wider, tmp_path / "out")
+
+
+def test_a_bad_row_is_told_as_everywhere(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("user_id,item_id,timestamp\n1,2,soon\n")
+    bad = Job(job.model, str(tmp_path / "bad.csv"), job.settings, OPTIONS)
+    with pytest.raises(DataError, match=r"bad\.csv, line 2.*soon"):
+        recommend_everybody(two_nodes, bad, tmp_path / "out")
+
+
+def test_the_command_with_lists_for_some_users(
+    two_nodes: Cluster, model: Path, files: Path, tmp_path: Path, command: Command
+) -> None:
+    out, alone = tmp_path / "out", tmp_path / "alone.parquet"
+    what = ["recommend", str(model), "--log", str(files / "log"), "-k", "4"]
+    what += ["--allow-lists", str(files / "lists.parquet")]
+    done = command(*what, "--out", str(out), "--cluster", two_nodes.address, "--workers", "2")
+    assert done.code == 0, done.err
+    assert "for 100 users; 8 files in" in done.message
+    assert command(*what, "--out", str(alone)).code == 0
+    assert_frame_equal(written(out), pl.read_parquet(alone).sort("user_id", "rank"))
+    for user, allowed in LISTS.items():
+        found = written(out).filter(pl.col("user_id") == user)["item_id"].to_list()
+        assert found
+        assert set(found) <= set(allowed)

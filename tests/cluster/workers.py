@@ -1,0 +1,48 @@
+"""Processes that learn together by torch.distributed, without Ray: forked, so that a test takes a second."""
+
+import multiprocessing
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def _work(rank: int, workers: int, meeting: Path, results: Any, task: Callable[[], Any]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=workers)
+    try:
+        results.put((rank, task()))
+    finally:
+        dist.destroy_process_group()
+
+
+def together(workers: int, task: Callable[[], Any]) -> list[Any]:
+    """What the task gives in each of so many workers, in the order of their ranks."""
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        processes = [
+            context.Process(target=_work, args=(rank, workers, Path(folder) / "meeting", results, task))
+            for rank in range(workers)
+        ]
+        for process in processes:
+            process.start()
+        found = dict(results.get(timeout=120) for _ in processes)
+        for process in processes:
+            process.join()
+    return [found[rank] for rank in range(workers)]
+
+
+def alone_here(task: Callable[[], Any]) -> Any:
+    """What the task gives in a worker that is alone, in this very process: where Ray runs, nothing may be forked."""
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=0, world_size=1)
+        try:
+            return task()
+        finally:
+            dist.destroy_process_group()

@@ -35,8 +35,8 @@ UPPER_BOUNDS = {
     "light_over_alone": 10,
     "servers_died": 0,
 }
-# An overloaded server answers as many batches from 64 connections as from 32: a ratio of 1. Its two windows of seconds
-# follow one another on a machine that does other things too; a fifth is allowed for that, and a collapse falls far below.
+# An overloaded server answers as many batches from 64 connections as from 32: a ratio of 1. Its two windows
+# of seconds follow one another on a machine that does other things too: a fifth is allowed for that.
 LOWER_BOUNDS = {"successes_ratio": 0.8}
 SUMMED = ("innocent_failed", "servers_died")
 

@@ -12,7 +12,7 @@ HEAVY_CLIENTS = 4
 FEW_CONNECTIONS, MANY_CONNECTIONS = 32, 64
 BATCH = 16
 SETTLING_SECONDS = 5.0
-"""As long as calls may wait (half of the server's time limit). All share its threads, so the first answers come late."""
+"""As long as calls may wait: half of the time limit. All share the threads, so that the first answers take long."""
 
 
 def attack(model: Path, folder: Path, *, seconds: float) -> Figures:

@@ -141,6 +141,8 @@ def exchange(server: Server, *parts: bytes) -> bytes:
     [
         ({"events": []}, "invalid_request"),
         ({"events": [{"user_id": 1}]}, "invalid_request"),
+        ({"events": [{"user_id": None, "item_id": 100}]}, "invalid_request"),
+        ({"events": [{"user_id": 1, "item_id": None}]}, "invalid_request"),
         ({"events": [{"user_id": 1, "item_id": 100, "rating": 5}]}, "invalid_request"),
         ({"events": [{"user_id": 1, "item_id": 100, "timestamp": "now"}]}, "invalid_request"),
         ({"events": [{"user_id": "1", "item_id": 100}]}, "wrong_id_type"),

@@ -99,7 +99,7 @@ def test_the_document_bounds_all_that_a_client_may_send(
     server = start(shared_folder / "model", "--events", str(tmp_path / "events.sqlite"), token="sesame")
     document = server.get("/openapi.json").json
     schemas = document["components"]["schemas"]
-    found = []
+    found: list[str] = []
     for path, methods in document["paths"].items():
         for route in methods.values():
             body = route.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")

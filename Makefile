@@ -9,7 +9,6 @@ CHECK  := $(CXX) -std=c++20 -g -O1 -march=native -pthread -fno-omit-frame-pointe
 
 TOOLS  := .make/tools
 DOCS   := .make/docs
-GUIDED := .make/guided
 LOCK   := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --no-emit-index-url --constraint constraints.txt $(UPGRADE)
 PAGE   := beamtree/serving/page
@@ -75,11 +74,10 @@ lock: $(TOOLS)/installed
 	$(LOCK) requirements/build.in --constraint requirements/test.lock --output-file requirements/build.lock
 	$(LOCK) requirements/tools.in --output-file requirements/tools.lock
 	$(LOCK) requirements/docs.in --constraint requirements/test.lock --output-file requirements/docs.lock
-	$(LOCK) requirements/fuzz.in --constraint requirements/test.lock --output-file requirements/fuzz.lock
 
 # Known weaknesses of everything that is locked, and of the page's build tools. Fails where one is known or a package could not be looked up.
 audit: $(TOOLS)/installed
-	for lock in image build test tools docs fuzz; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
+	for lock in image build test tools docs; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
 	cd $(PAGE) && npm audit --package-lock-only
 
 # The documentation site in build/site, which needs nothing from the network; a warning is an error.
@@ -93,13 +91,11 @@ notebooks: $(DOCS)/installed
 	$(DOCS)/bin/python docs/site/clean_notebooks.py build/notebooks/*.ipynb
 	cp build/notebooks/*.ipynb docs/notebooks
 
-# Environments of their own that also see what the tests' environment has.
+# An environment of its own that also sees what the tests' environment has.
 $(DOCS)/installed: requirements/docs.lock $(STAMP)
-$(GUIDED)/installed: requirements/fuzz.lock $(STAMP)
-$(DOCS)/installed $(GUIDED)/installed:
-	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --require-hashes --requirement $<
-	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" > $$($(@D)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --require-hashes --requirement $<
+	$(BIN)/python -c "import sysconfig; print('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))" > $$($(DOCS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
 	@touch $@
 
 # Every system of the comparison on MovieLens 100k, a minute each; goes on where it stopped.
@@ -126,9 +122,8 @@ FUZZ := build/fuzz
 fuzz: fuzz-guided fuzz-sanitized
 
 # libFuzzer prints how much code was reached. What reached more stays in build/guided/corpus, where the next run begins.
-fuzz-guided: $(GUIDED)/installed
-	$(GUIDED)/bin/python -m pytest tests/fuzz/test_guided.py
-	$(GUIDED)/bin/python -m tests.fuzz.guided --runs $(FUZZ_EXAMPLES) --folder build/guided
+fuzz-guided: $(STAMP)
+	$(BIN)/python -m tests.fuzz.guided --runs $(FUZZ_EXAMPLES) --folder build/guided
 
 # With kernels that check every access to memory: the environment is that of the tests, with another build of this package
 # in front of it.
@@ -138,7 +133,7 @@ fuzz-sanitized: $(STAMP)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > $$($(FUZZ)/venv/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/tests.pth
 	$(BIN)/python -m pip install --quiet --no-deps --target $(FUZZ) --config-settings=cmake.define.BEAMTREE_ISA=native --config-settings=cmake.define.BEAMTREE_SANITIZE=address,undefined .
 	cp -r tests pyproject.toml $(FUZZ)
-	cd $(FUZZ) && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest --timeout 0 tests/fuzz
+	cd $(FUZZ) && LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 BEAMTREE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) venv/bin/python -m pytest --timeout 0 tests/fuzz/test_loading.py
 
 # The comparison of all systems and the paper's experiments on one log: hours. What is finished is kept, what was stopped goes on.
 DATA ?= ../shared/data

@@ -129,14 +129,21 @@ def post(connection: http.client.HTTPConnection, path: str, body: object) -> tup
 
 
 def hammer(
-    port: int, bodies: Sequence[bytes], *, connections: int, seconds: float, path: str = "/v1/recommend"
+    port: int,
+    bodies: Sequence[bytes],
+    *,
+    connections: int,
+    seconds: float,
+    settling_seconds: float = 0.0,
+    path: str = "/v1/recommend",
 ) -> Counter[str]:
     """Post the bodies in turn over all connections at once; how often each status came within the time.
 
-    "lost" counts connections that ended without an answer.
+    "lost" counts connections that ended without an answer. settling_seconds: before that time, in which nothing counts.
     """
     statuses: Counter[str] = Counter()
-    end = time.perf_counter() + seconds
+    start = time.perf_counter() + settling_seconds
+    end = start + seconds
 
     def work(first: int) -> None:
         connection, number = connect(port), first
@@ -150,7 +157,7 @@ def hammer(
                 status = "lost"
                 connection.close()
                 connection = connect(port)
-            if time.perf_counter() < end:
+            if start <= time.perf_counter() < end:
                 statuses[status] += 1
             number += connections
         connection.close()

@@ -8,7 +8,7 @@ from beamtree.serving.limits import ID_CHARACTERS
 from beamtree.serving.schemas import Count
 
 INPUT = "history"
-REQUEST_ID_CHARACTERS = 256
+TEXT_CHARACTERS = 256
 _TEXT = {"type": "string", "maxLength": ID_CHARACTERS}
 _ROWS = {
     "anyOf": [{"type": "array", "items": _TEXT}, {"type": "array", "items": {"type": "array", "items": _TEXT}}],
@@ -31,7 +31,9 @@ class InferParameters(_Asked):
     )
     unknown: Literal["ignore", "refuse"] = Field("ignore", description="ids that the model has never seen")
     binary_data_output: StrictBool | None = Field(None, description="accepted and ignored: answers are JSON")
-    content_type: StrictStr | None = Field(None, description="accepted and ignored")
+    content_type: Annotated[StrictStr, Field(max_length=TEXT_CHARACTERS)] | None = Field(
+        None, description="accepted and ignored"
+    )
     headers: dict[str, Any] | None = Field(None, description="accepted and ignored")
 
 
@@ -57,7 +59,7 @@ class InferOutput(_Asked):
 class InferBody(_Asked):
     """A batch of histories as a tensor."""
 
-    id: Annotated[StrictStr, Field(max_length=REQUEST_ID_CHARACTERS)] | None = Field(
+    id: Annotated[StrictStr, Field(max_length=TEXT_CHARACTERS)] | None = Field(
         None, description="comes back with the answer"
     )
     parameters: InferParameters = InferParameters()

@@ -20,15 +20,25 @@ def test_the_worst_of_all_attacks_is_held_against_the_bounds() -> None:
     }
 
 
+def test_an_overloaded_server_must_not_answer_less() -> None:
+    steady = {"innocent_failed": 0, "successes_ratio": 0.97}
+    collapsed = {"innocent_failed": 0, "successes_ratio": 0.6}
+    assert overall({"steady": steady})["held"]
+    both = overall({"collapsed": collapsed, "steady": steady})
+    assert (both["successes_ratio"], both["held"]) == (0.6, False)
+
+
 def test_every_file_of_attacks_has_one() -> None:
-    assert attacks().keys() >= {
+    assert attacks().keys() == {
         "failing_requests",
         "filter_cache",
-        "heavy_batches",
-        "new_users",
         "idle_sockets",
         "stalled_log",
         "slow_readers",
+        "heavy_batches",
+        "new_users",
+        "copies_in_place",
+        "hostile_models",
     }
     assert all(map(callable, attacks().values()))
 
@@ -38,6 +48,7 @@ def test_innocent_clients_are_watched_beside_an_attack(tmp_path: Path) -> None:
     with besieged(tmp_path / "model", log=tmp_path / "log") as (server, figures):
         assert not figures
         statuses = hammer(server.port, [b"{}"], connections=2, seconds=0.5)
+        assert not hammer(server.port, [b"{}"], connections=2, seconds=0.0, settling_seconds=0.2)
         connection = connect(server.port)
         status, answer = post(connection, "/v1/recommend", {"history": [1], "k": 3})
         connection.close()

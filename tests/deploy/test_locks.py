@@ -13,7 +13,7 @@ from tests.deploy.pin_images import main, pin
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-LOCKS = ("build", "docs", "fuzz", "image", "test", "tools")
+LOCKS = ("build", "docs", "image", "test", "tools")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 

@@ -3,7 +3,7 @@
     python -m tests.fuzz.guided --runs 20000 --folder build/guided
     python -m tests.fuzz.guided build/guided/findings/crash-...     # one input again
 
-Needs atheris (requirements/fuzz.in), which is libFuzzer for Python. Its bytes are the choices that `spoiling` draws,
+Needs atheris, which is libFuzzer for Python on Linux and x86-64. Its bytes are the choices that `spoiling` draws,
 so that nearly every input is a model with a fault in one place and none elsewhere. In the lines that libFuzzer prints,
 `cov` counts the branches of this package that were reached, and `ft` tells apart how often.
 

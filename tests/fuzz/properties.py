@@ -23,24 +23,30 @@ def sound_models(folder: Path) -> list[Files]:
 
 
 def check_recommends(directory: Path) -> None:
-    """The Python interface refuses the model, or recommends with it."""
+    """The Python interface refuses the model, or recommends with it: each item once, none that was removed."""
     try:
         recommender = Recommender.load(directory)
     except ArtefactError as error:
         str(error).encode()
         return
-    known = recommender.ids.decode(np.arange(3) % recommender.artefact.tree.num_items)
+    tree = recommender.artefact.tree
+    known = recommender.ids.decode(np.arange(3) % tree.num_items)
+    removed = set(recommender.ids.decode(tree.removed))
     requests = [RecommendRequest(history=known, options=RecommendOptions(k=k)) for k in (1, 5, 2**40)]
     for answer in recommender.recommend(requests):
         assert len(set(answer.items)) == len(answer.items)
+        assert removed.isdisjoint(answer.items)
 
 
 def check_serves(directory: Path) -> None:
-    """The server refuses the model, or can explain its answers after the trial."""
+    """The server refuses the model, or can explain after the trial why it would recommend an item."""
     try:
         model = load_model(directory)
         try_model(model, directory=directory)
     except ArtefactError as error:
         str(error).encode()
         return
-    assert model.recommender.explain(model.ids.decode(np.arange(1)), model.ids.decode(np.arange(1)))
+    tree = model.recommender.artefact.tree
+    history = model.ids.decode(np.arange(1))
+    item = model.ids.decode(np.setdiff1d(np.arange(tree.num_items), tree.removed)[:1])
+    assert model.recommender.explain(history, item)

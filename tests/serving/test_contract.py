@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def test_no_request_that_the_document_suggests_breaks_the_server(
         ({"history": [None]}, False),
         ({"history": [2**63]}, False),
         ({"history": [100], "beam": None}, True),
+        ({"history": [100], "columns": ["title"] * 33}, False),
     ],
 )
 def test_the_document_and_the_server_agree_on_a_body(server: Server, body: Any, is_right: bool) -> None:
@@ -68,6 +70,44 @@ def test_integers_may_be_written_with_a_point(server: Server) -> None:
     assert server.post("/v1/events", events).json == {"accepted": 1, "unknown_ids": []}
     too_large_to_be_exact = server.post("/v1/recommend", {"history": [float(2**53 + 2)]})
     assert [detail["field"] for detail in too_large_to_be_exact.json["error"]["details"]] == ["history[0]"]
+
+
+def unbounded(schema: Any, place: str, *, schemas: dict[str, Any]) -> Iterator[str]:
+    """Where a schema, or one that it refers to, allows integers, texts or lists of any size.
+
+    What a new item holds in its columns is bounded by the size of the body alone.
+    """
+    if isinstance(schema, list):
+        for number, choice in enumerate(schema):
+            yield from unbounded(choice, f"{place}[{number}]", schemas=schemas)
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        yield from () if name == "NewItem" else unbounded(schemas[name], f"{place} > {name}", schemas=schemas)
+    needed = {"integer": {"minimum", "maximum"}, "string": {"maxLength"}, "array": {"maxItems"}}
+    is_listed = "enum" in schema or "const" in schema
+    if not is_listed and not needed.get(schema.get("type", ""), set()) <= schema.keys():
+        yield f"{place}: {schema}"
+    for key in schema.keys() - {"examples", "default"}:
+        yield from unbounded(schema[key], f"{place}.{key}", schemas=schemas)
+
+
+def test_the_document_bounds_all_that_a_client_may_send(
+    start: StartServer, shared_folder: Path, tmp_path: Path
+) -> None:
+    server = start(shared_folder / "model", "--events", str(tmp_path / "events.sqlite"), token="sesame")
+    document = server.get("/openapi.json").json
+    schemas = document["components"]["schemas"]
+    found: list[str] = []
+    for path, methods in document["paths"].items():
+        for route in methods.values():
+            body = route.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            for asked in (body, *(parameter["schema"] for parameter in route.get("parameters", ()))):
+                found += unbounded(asked, path, schemas=schemas)
+    assert not found
+    assert server.get("/v1/items?" + "&".join(["column=title"] * 32)).status == 200
+    assert server.get("/v1/items?" + "&".join(["column=title"] * 33)).status == 422
 
 
 def test_ids_in_addresses_are_bounded_and_the_document_says_so(

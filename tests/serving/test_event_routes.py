@@ -5,6 +5,10 @@ import json
 import resource
 import sqlite3
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +137,41 @@ def test_a_foreign_lock_does_not_outlast_the_timeout(start: StartServer, model: 
 def test_a_copy_is_made_while_events_come(
     start: StartServer, model: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each copy is sound, holds calls whole and in their order, and all that were confirmed before it was begun."""
     server = start(model, "--events", str(store))
-    post(server, event("u", 100))
-    beamtree(monkeypatch, "events", "backup", store, tmp_path / "copy.sqlite")
-    post(server, event("u", 101))
-    restored = start(model, "--events", str(tmp_path / "copy.sqlite"))
-    assert restored.recommend(user_id="u")["history_used"] == 1
-    assert server.recommend(user_id="u")["history_used"] == 2
+    confirmed: list[int] = []
+    is_over = threading.Event()
+
+    def send_calls() -> None:
+        for call in itertools.count():
+            if is_over.is_set():
+                return
+            answer = post(server, {"events": [{"user_id": call, "item_id": item} for item in (100, 101, 102)]})
+            assert answer.status == 200, answer.body
+            confirmed.append(call)
+
+    def is_further_than(calls: int) -> bool:
+        return len(confirmed) > calls or sending.done()
+
+    copy = tmp_path / "copy.sqlite"
+    with ThreadPoolExecutor() as threads:
+        sending = threads.submit(send_calls)
+        try:
+            for copies in range(1, 6):
+                wait_until(partial(is_further_than, 5 * copies), what="more events")
+                before = len(confirmed)
+                beamtree(monkeypatch, "events", "backup", store, copy)
+                rows = stored(copy)
+                assert rows == [(call, item) for call in range(len(rows) // 3) for item in (100, 101, 102)]
+                assert len(rows) // 3 >= before
+                with closing(sqlite3.connect(copy)) as connection:
+                    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        finally:
+            is_over.set()
+        sending.result()
+    restored = start(model, "--events", str(copy))
+    assert restored.recommend(user_id=0)["history_used"] == 3
+    assert stored(store)[-1] == (confirmed[-1], 102), "the server went on"
 
 
 def test_a_user_can_be_forgotten(

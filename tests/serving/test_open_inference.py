@@ -93,6 +93,7 @@ def test_text_ids_and_another_name(start: StartServer, tmp_path: Path) -> None:
         ({"shape": [0, 2]}, "invalid_request", "inputs[0].shape[0]"),
         ({"shape": [2]}, "invalid_request", "inputs[0].shape[1]"),
         ({"shape": [10**15, 0], "data": []}, "limit_exceeded", "inputs[0].shape[0]"),
+        ({"shape": [1, 5001], "data": 5000 * [""] + ["100"]}, "limit_exceeded", "inputs[0].shape[1]"),
         ({"data": ["100", 101]}, "invalid_request", "inputs[0].data"),
         ({"data": ["100", ["101", ["102"]]], "shape": [1, 3]}, "invalid_request", "inputs[0].data"),
         ({"data": ["100", "x" * 513]}, "invalid_request", "inputs[0].data"),

@@ -66,6 +66,12 @@ def condition(**parts: Any) -> dict[str, Any]:
         (condition(column="category", one_of=["a", ["b"]]), "invalid_request", "one_of[1]: a value is true, false, a"),
         (condition(column="category", one_of=["a"] * 1001), "invalid_request", "one_of: List should have at most 1000"),
         (condition(column="x" * 513, one_of=["a"]), "invalid_request", "column: String should have at most 512"),
+        (
+            {"history": [100], "allow": {"where": [{"column": "category", "contains": "a"}] * 17}},
+            "invalid_request",
+            "allow.where: List should have at most 16",
+        ),
+        ({"history": [100], "columns": ["title"] * 33}, "invalid_request", "columns: List should have at most 32"),
         ({"history": [100], "allow": {}}, "invalid_request", "allow needs ids or where"),
         ({"history": [100], "allow": [101]}, "invalid_request", "allow"),
         ({"history": [100], "unknown": "shout"}, "invalid_request", "unknown"),
@@ -141,6 +147,8 @@ def exchange(server: Server, *parts: bytes) -> bytes:
     [
         ({"events": []}, "invalid_request"),
         ({"events": [{"user_id": 1}]}, "invalid_request"),
+        ({"events": [{"user_id": None, "item_id": 100}]}, "invalid_request"),
+        ({"events": [{"user_id": 1, "item_id": None}]}, "invalid_request"),
         ({"events": [{"user_id": 1, "item_id": 100, "rating": 5}]}, "invalid_request"),
         ({"events": [{"user_id": 1, "item_id": 100, "timestamp": "now"}]}, "invalid_request"),
         ({"events": [{"user_id": "1", "item_id": 100}]}, "wrong_id_type"),

@@ -1,5 +1,6 @@
 """What lies beside a model so that it can go on: found by its log, whatever was interrupted, and checked."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from beamtree.data.sequences import Sequences
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import ArtefactError
+from beamtree.storage import MANIFEST
 from beamtree.updating.state import LearnedLog, UpdateState, forget_others, load_state, save_state, states_beside
 
 STATE = UpdateState(
@@ -49,4 +51,16 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     content[-1] ^= 1
     arrays.write_bytes(bytes(content))
     with pytest.raises(ArtefactError):
+        load_state(model, fingerprint="f" * 64)
+
+
+@pytest.mark.parametrize(
+    "change", [{"format_version": 0}, {"format_version": 2}, {"format_version": "1"}, {"kind": "beamtree model"}]
+)
+def test_a_state_of_another_format_is_refused_with_what_to_do(tmp_path: Path, change: dict[str, object]) -> None:
+    model = tmp_path / "model"
+    save_state(model, STATE, fingerprint="f" * 64)
+    [path] = states_beside(model).glob(f"*/{MANIFEST}")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ArtefactError, match=r"expected 'beamtree state for updates', format 1\. Fit the model again"):
         load_state(model, fingerprint="f" * 64)

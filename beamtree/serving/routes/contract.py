@@ -10,7 +10,7 @@ from beamtree.data.vocabulary import Id
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.histories import Histories
 from beamtree.serving.infer_schemas import INPUT, InferBody
-from beamtree.serving.limits import Limits
+from beamtree.serving.limits import COLUMNS, Limits
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.schemas import ErrorAnswer, EventsBody, ForgetBody, ItemsBody, RecommendBody
 
@@ -82,6 +82,7 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     schemas["EventsBody"]["properties"]["events"]["maxItems"] = limits.events
     for change in schemas["ItemsBody"]["properties"].values():
         _longest(change, limits.items)
+    _bound_tensor(schemas["InferInput"]["properties"], rows=limits.batch, length=limits.history)
     for choice in asked["beam"]["anyOf"] + inferred["beam"]["anyOf"]:
         if choice["type"] == "integer":
             choice["minimum"] = choice.pop("ge", 1)
@@ -91,6 +92,15 @@ def add_bodies(document: dict[str, Any], *, limits: Limits, model: LoadedModel, 
     if users is not None:
         _only(schemas, "UserId", users)
     _tell_about(model, document, user=1 if users is None or users.holds_integers else "u1")
+
+
+def _bound_tensor(tensor: dict[str, Any], *, rows: int, length: int) -> None:
+    """The most rows, and elements of a row, of the input tensor and of its data."""
+    for size, limit in zip(tensor["shape"]["prefixItems"], (rows, length), strict=True):
+        size.update(minimum=size.pop("ge"), maximum=limit)
+    flat, nested = tensor["data"]["anyOf"]
+    flat["maxItems"] = rows * length
+    nested["maxItems"], nested["items"]["maxItems"] = rows, length
 
 
 def _tell_what_must_be_given(schemas: dict[str, Any]) -> None:
@@ -119,7 +129,8 @@ def _tell_about(model: LoadedModel, document: dict[str, Any], *, user: Id) -> No
                     } | ({"minLength": 1} if id_type == "string" else {})
                     parameter["example"] = popular[0]
                 if parameter["name"] == "column":
-                    parameter["schema"] = {"type": "array", "items": {"$ref": REFERENCE.format(model="ColumnName")}}
+                    names = {"$ref": REFERENCE.format(model="ColumnName")}
+                    parameter["schema"] = {"type": "array", "items": names, "maxItems": COLUMNS}
             body = route.get("requestBody", {}).get("content", {}).get("application/json")
             if body is not None:
                 body["example"] = _example(path, popular, user=user, columns=model.catalogue.default_columns)

@@ -111,4 +111,5 @@ def understand(asked: InferBody, *, ids: RawIds, limits: Limits) -> list[Recomme
     options = asked.parameters.model_dump(include=set(Recommend.model_fields), exclude_unset=True)
     [tensor] = asked.inputs
     at_most(tensor.shape[0], limits.batch, what="histories in one call", field="inputs[0].shape[0]")
+    at_most(tensor.shape[1], limits.history, what="items of a history", field="inputs[0].shape[1]")
     return [Recommend(history=history, **options) for history in read_histories(tensor, ids=ids)]

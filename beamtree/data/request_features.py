@@ -7,15 +7,17 @@ missing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
 from beamtree.config import LogSettings
-from beamtree.data.dataset import Dataset
 from beamtree.data.features import FeatureColumn, Features, FeatureSchema
 from beamtree.data.parse import parse_iso
 from beamtree.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from beamtree.data.dataset import Dataset
 
 Values = Mapping[str, Any]
 """Values by column, as a request gives them."""
@@ -31,7 +33,7 @@ class RequestFeatures:
     context: FeatureSchema = field(default_factory=FeatureSchema)
 
     @classmethod
-    def infer(cls, dataset: Dataset, settings: LogSettings) -> Self:
+    def infer(cls, dataset: "Dataset", settings: LogSettings) -> Self:
         """From the tables of a data set: kinds of user columns are inferred unless declared, context is declared.
 
         SettingsError where a column is declared that the user table lacks; DataError where a context column is empty,
@@ -82,13 +84,14 @@ class RequestFeatures:
 @dataclass(frozen=True, eq=False)
 class DatasetFeatures:
     """The features of a data set: of its users, a row for each dense user, and of the contexts of its interactions, a
-    row for each, aligned with the flat sequences. None where a model reads none."""
+    row for each, aligned with the flat sequences. None where none are read. read: the columns."""
 
-    users: Features | None
-    contexts: Features | None
+    users: Features | None = None
+    contexts: Features | None = None
+    read: RequestFeatures = field(default_factory=RequestFeatures)
 
     @classmethod
-    def of(cls, dataset: Dataset, read: RequestFeatures) -> Self:
+    def of(cls, dataset: "Dataset", read: RequestFeatures) -> Self:
         """What a model reads of the tables of a data set; all missing where it reads some that is not there."""
         users = contexts = None
         if read.user:
@@ -98,7 +101,18 @@ class DatasetFeatures:
             context = dataset.context
             rows = pl.DataFrame({"": pl.zeros(len(dataset.sequences.items), eager=True)})
             contexts = read.context.encode(rows if context is None else context)
-        return cls(users, contexts)
+        return cls(users, contexts, read)
+
+    def digest(self) -> str:
+        """Equal features, equal digest."""
+        return " ".join("" if rows is None else rows.digest() for rows in (self.users, self.contexts))
+
+    def __bool__(self) -> bool:
+        return bool(self.read)
+
+
+NO_FEATURES = DatasetFeatures()
+"""Of a data set of which nothing is read but the histories."""
 
 
 def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Features:

@@ -1,7 +1,7 @@
 """From requests in raw ids to recommendations in raw ids: the one way that Python, command line and server take.
 
 Here and nowhere else: looking up ids, unknown ids, stored histories, exclusion, which requests are searched together,
-popular items for histories without any known item.
+popular items where neither a known item nor a feature says anything of who asks.
 """
 
 from collections import defaultdict
@@ -22,6 +22,7 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
 from beamtree.model.memory import Memory
+from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.retrieval.allowed import CACHE_BYTES, Allowed, AllowedItems, known_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
@@ -38,7 +39,10 @@ NO_ITEMS = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, eq=False)
 class EncodedRequest:
-    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get."""
+    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get.
+
+    has_features: whether it says something of who asks, or of the context, that the score reads.
+    """
 
     request: RecommendRequest
     history: Int32Array
@@ -46,11 +50,12 @@ class EncodedRequest:
     allowed: Allowed
     unknown_ids: list[Id]
     user_known: bool | None
+    has_features: bool = False
 
     @property
     def is_cold_start(self) -> bool:
-        """Whether the history holds nothing that the model knows."""
-        return not len(self.history)
+        """Whether the model knows nothing of who asks: no item of the history, and no feature."""
+        return not len(self.history) and not self.has_features
 
 
 class Recommender:
@@ -230,7 +235,7 @@ class Recommender:
             )
         if self.artefact.config.retrieval.excludes_seen if options.exclude_seen is None else options.exclude_seen:
             excluded = np.concatenate([excluded, history]) if len(excluded) else history
-        return EncodedRequest(request, history, excluded, allowed, unknown, user_known)
+        return EncodedRequest(request, history, excluded, allowed, unknown, user_known, self._has_features(request))
 
     def _searched(self, group: Sequence[EncodedRequest]) -> list[Recommendations]:
         """Answers for requests that agree in k, beam and allowed items."""
@@ -277,6 +282,13 @@ class Recommender:
         return (
             read.of_users(users) if read.user or any(users) else None,
             read.of_contexts(contexts) if read.context or any(contexts) else None,
+        )
+
+    def _has_features(self, request: RecommendRequest) -> bool:
+        given = {USER: request.user_features, CONTEXT: request.context}
+        return any(
+            f"tower/{prefix}.embedding" in self.artefact.weights and any(value is not None for value in values.values())
+            for prefix, values in given.items()
         )
 
     def _popular(self, one: EncodedRequest) -> Recommendations:

@@ -274,7 +274,8 @@ def _check_request_features(artefact: Artefact) -> None:
         expected = (schema.num_rows, schema.vector_size) if schema and "node_table" in tower else (0, 0)
         if (embedding, projection) not in (expected, (0, 0)):
             raise InputError(
-                f"Expected tables of {expected} rows for the features that {prefix} reads, got {(embedding, projection)}."
+                f"Expected tables of {expected} rows for the features that {prefix} reads, got "
+                f"{(embedding, projection)}."
             )
 
 

@@ -5,6 +5,7 @@
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
     │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
+    │   ├── FeatureError         features of a request that the model does not read, or of another type
     │   ├── FolderInUse          a model folder that somebody else is writing to
     │   ├── SettingsError        settings that are unknown, out of range or contradict each other
     │   └── UnknownIdsError      ids that the model has never seen
@@ -35,6 +36,10 @@ class DataError(InputError):
 
 class BaselineUnavailable(InputError):
     """A baseline lacks the library that it needs, or this data is not for it."""
+
+
+class FeatureError(InputError):
+    """Features of a request that the model was not fitted with, or values of another type."""
 
 
 class FolderInUse(InputError):

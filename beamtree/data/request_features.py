@@ -5,6 +5,7 @@ has to remember of the columns, never the users' rows; a request gives values by
 missing.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +15,7 @@ import polars as pl
 from beamtree.config import LogSettings
 from beamtree.data.features import FeatureColumn, Features, FeatureSchema
 from beamtree.data.parse import parse_iso
-from beamtree.errors import DataError, InputError
+from beamtree.errors import DataError, FeatureError
 
 if TYPE_CHECKING:
     from beamtree.data.dataset import Dataset
@@ -64,11 +65,11 @@ class RequestFeatures:
         return [*self.user.lines(of="the users"), *self.context.lines(of="the context")]
 
     def of_users(self, users: Sequence[Values]) -> Features:
-        """Features of users given by their values; InputError for unknown columns and values of another type."""
+        """Features of users given by their values; FeatureError for unknown columns and values of another type."""
         return _encoded(self.user, users, what="user_features")
 
     def of_contexts(self, contexts: Sequence[Values]) -> Features:
-        """Features of contexts given by their values; InputError for unknown columns and values of another type."""
+        """Features of contexts given by their values; FeatureError for unknown columns and values of another type."""
         return _encoded(self.context, contexts, what="context")
 
     def as_json(self) -> dict[str, Any]:
@@ -115,13 +116,26 @@ NO_FEATURES = DatasetFeatures()
 """Of a data set of which nothing is read but the histories."""
 
 
+def typed_values(texts: Mapping[str, str], schema: FeatureSchema) -> dict[str, Any]:
+    """Values of a request, given as texts, in the kinds of their columns: numbers, and lists of them, are JSON."""
+    kinds = {column.name: column.kind for column in schema.columns}
+    return {name: _read(text) if kinds.get(name) in ("number", "vector") else text for name, text in texts.items()}
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Features:
     known = {column.name: column for column in schema.columns}
     for row in rows:
         unknown = next((name for name in row if name not in known), None)
         if unknown is not None:
             reads = f"reads {', '.join(known)}" if known else "was fitted without any"
-            raise InputError(
+            raise FeatureError(
                 f"{what}: there is no column {str(unknown)[:SHOWN_CHARACTERS]!r}; the model {reads}. Leave it out, or "
                 "fit with it."
             )
@@ -129,7 +143,7 @@ def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Fea
     try:
         return schema.encode(pl.DataFrame(table) if table else pl.DataFrame({"": [None] * len(rows)}))
     except DataError as problem:
-        raise InputError(f"{what}: {problem}") from problem
+        raise FeatureError(f"{what}: {problem}") from problem
 
 
 def _column(column: FeatureColumn, values: list[Any], *, what: str) -> pl.Series:
@@ -168,7 +182,7 @@ def _value(column: FeatureColumn, value: Any, *, what: str) -> Any:
             isinstance(one, int | float) and not isinstance(one, bool) for one in value
         ):
             return [float(one) for one in value]
-    raise InputError(
+    raise FeatureError(
         f"{what}: expected {column.name} as {_KINDS[column.kind]}, as the model was fitted with it, got "
         f"{repr(value)[:SHOWN_CHARACTERS]}."
     )

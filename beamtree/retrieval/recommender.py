@@ -18,6 +18,7 @@ import polars as pl
 from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.features import Features
 from beamtree.data.raw_ids import Ids, RawIds, id_list
+from beamtree.data.request_features import Values
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
@@ -179,8 +180,12 @@ class Recommender:
                 answers[index] = answer
         return [answer for answer in answers if answer is not None]
 
-    def explain(self, history: Ids, items: Ids) -> list[Explanation]:
+    def explain(
+        self, history: Ids, items: Ids, *, user_features: Values | None = None, context: Values | None = None
+    ) -> list[Explanation]:
         """Where the scores of items come from for one history, whether they would be recommended or not.
+
+        user_features, context: as in `RecommendRequest`.
 
         UnknownIdsError for items that the model has never seen or that were removed; ids of the history that it does
         not know are skipped.
@@ -195,7 +200,13 @@ class Recommender:
                 f"The item {removed[0]!r} was removed from the catalogue: there is no score.", removed
             )
         known = known_items(self.ids, history, what="history", unknown=[])
-        return list(self.explainer.prepare(Requests(Histories.of_lists([known]))).of(0, dense))
+        read = self.artefact.request_features
+        request = Requests(
+            Histories.of_lists([known]),
+            user_features=read.of_users([user_features or {}]),
+            context=read.of_contexts([context or {}]),
+        )
+        return list(self.explainer.prepare(request).of(0, dense))
 
     def trace(self, encoded: EncodedRequest, answer: Recommendations) -> SearchTrace:
         """How the beam went for a request, and the paths of the items that it got."""
@@ -276,7 +287,7 @@ class Recommender:
         )
 
     def _features(self, group: Sequence[EncodedRequest]) -> tuple[Features | None, Features | None]:
-        """What the model reads of users and contexts; InputError for unknown columns and values of another type."""
+        """What the model reads of users and contexts; FeatureError for unknown columns and values of another type."""
         read = self.artefact.request_features
         users, contexts = [one.request.user_features for one in group], [one.request.context for one in group]
         return (

@@ -25,6 +25,7 @@ from beamtree.data.request_features import RequestFeatures
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import ArtefactError, InputError, SettingsError
 from beamtree.model.trend import Trend
+from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.storage import Content, check_files, read_arrays, read_file, read_manifest, write_arrays, write_bundle
 from beamtree.tree.item_tree import NO_ITEMS, ItemTree
 
@@ -152,6 +153,7 @@ def load_artefact(directory: Path) -> Artefact:
             version=manifest_version(manifest),
         )
         _check_sizes(artefact)
+        _check_request_features(artefact)
         return artefact
 
 
@@ -262,6 +264,19 @@ def _request_features(directory: Path, manifest: Mapping[str, Any]) -> RequestFe
     if not isinstance(stated, dict):
         raise InputError(f"Expected an object in {REQUEST_FEATURES}, got {type(stated).__name__}.")
     return RequestFeatures.from_json(stated)
+
+
+def _check_request_features(artefact: Artefact) -> None:
+    """InputError where the tower has other tables of features than the columns that are read need."""
+    tower, read = artefact.part("tower"), artefact.request_features
+    for prefix, schema in ((USER, read.user), (CONTEXT, read.context)):
+        embedding, projection = (len(tower.get(f"{prefix}.{name}", ())) for name in ("embedding", "projection"))
+        expected = (schema.num_rows, schema.vector_size) if schema and "node_table" in tower else (0, 0)
+        if (embedding, projection) not in (expected, (0, 0)):
+            raise InputError(
+                f"Expected tables of {expected} rows for the features that {prefix} reads, got "
+                f"{(embedding, projection)}."
+            )
 
 
 def _check_sizes(artefact: Artefact) -> None:

@@ -6,6 +6,7 @@
     │   │   ├── NoRowsError      a log without rows, or one that the filters leave none of
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
     │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
+    │   ├── FeatureError         features of a request that the model does not read, or of another type
     │   ├── FolderInUse          a model folder that somebody else is writing to
     │   ├── SettingsError        settings that are unknown, out of range or contradict each other
     │   └── UnknownIdsError      ids that the model has never seen
@@ -41,6 +42,10 @@ class NoRowsError(DataError):
 
 class BaselineUnavailable(InputError):
     """A baseline lacks the library that it needs, or this data is not for it."""
+
+
+class FeatureError(InputError):
+    """Features of a request that the model was not fitted with, or values of another type."""
 
 
 class FolderInUse(InputError):

@@ -1,7 +1,7 @@
 """`DeepTreeRetriever`: fit on a log, recommend, save, load. Importing it loads no torch; fitting does."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.items import read_items
 from beamtree.data.prepare import prepare_log
 from beamtree.data.raw_ids import Ids
+from beamtree.data.request_features import Values
 from beamtree.data.split import HeldOut
 from beamtree.data.tables import Source
 from beamtree.data.users import read_users
@@ -85,6 +86,7 @@ class DeepTreeRetriever:
         self._parts = dict(parts or {})
         self._recommender: Recommender | None = None
         self._interactions: InteractionLog | None = None
+        self._user_table: pl.DataFrame | None = None
         self._dataset: Dataset | None = None
         self._test_metrics: Metrics | None = None
         self._test_comparison: Comparison | None = None
@@ -173,7 +175,7 @@ class DeepTreeRetriever:
             search = BeamSearch(recommender.engine, config.retrieval.beam_width)
             metrics = evaluate(search, dataset, split.test, config=config)
             recommender = Recommender(replace(artefact, metrics={"test": dict(metrics)}), parts=self._parts)
-        self._recommender, self._interactions = recommender, checked
+        self._recommender, self._interactions, self._user_table = recommender, checked, user_table
         self._dataset, self._test_metrics, self._test_comparison = dataset, metrics, None
         self._state = state_of_fit(dataset, encoders)
         return self
@@ -220,7 +222,8 @@ class DeepTreeRetriever:
                 updated.refuse_if_worse()
             say(ModelUpdated(tuple(updated.lines())))
         self._recommender, self._state = Recommender(updated.artefact), updated.state
-        self._interactions = self._dataset = self._test_metrics = self._test_comparison = None
+        self._interactions = self._user_table = None
+        self._dataset = self._test_metrics = self._test_comparison = None
         return self
 
     def add_items(self, items: Source, *, interactions: InteractionLog | Source | None = None) -> Self:
@@ -238,6 +241,10 @@ class DeepTreeRetriever:
     def remove_items(self, items: Ids) -> Self:
         """Never recommend these items again; histories may still hold them. UnknownIdsError for unknown ids."""
         return self._changed(change_catalogue(self.recommender.artefact, remove=items).artefact)
+
+    def _users(self, table: Source | None) -> pl.DataFrame | None:
+        """A user table: as given, else the one that was fitted with."""
+        return self._user_table if table is None else read_users(table, columns=self.config.log.columns)
 
     def _changed(self, artefact: Artefact) -> Self:
         self._recommender = Recommender(artefact, parts=self._parts)
@@ -259,6 +266,8 @@ class DeepTreeRetriever:
         users: Ids | None = None,
         *,
         interactions: InteractionLog | Source | None = None,
+        user_table: Source | None = None,
+        context: Values | None = None,
         k: int = DEFAULT_K,
         beam: int | None = None,
         exclude_seen: bool | None = None,
@@ -270,7 +279,8 @@ class DeepTreeRetriever:
         """The best k items for users of a log, all of them by default: columns user_id, item_id, score, rank.
 
         interactions: the log that holds the users' histories; by default the one that was fitted on. A loaded model
-        carries no histories, so it must be given there. The other arguments are those of `recommend_histories`.
+        carries no histories, so it must be given there. user_table: what is known of users, likewise. context: in which
+        all of them ask, values by column. The other arguments are those of `recommend_histories`.
         """
         known = self._histories(interactions)
         options = RecommendOptions(
@@ -282,12 +292,22 @@ class DeepTreeRetriever:
             fallback=fallback,
             explain=explain,
         )
-        return pl.concat(recommend_users(self.recommender, known, users=users, options=options))
+        tables = recommend_users(
+            self.recommender,
+            known,
+            users=users,
+            options=options,
+            user_table=self._users(user_table),
+            context=context,
+        )
+        return pl.concat(tables)
 
     def recommend_histories(
         self,
         histories: Iterable[Ids],
         *,
+        user_features: Sequence[Values] | None = None,
+        context: Sequence[Values] | None = None,
         k: int = DEFAULT_K,
         beam: int | None = None,
         exclude_seen: bool | None = None,
@@ -298,12 +318,13 @@ class DeepTreeRetriever:
     ) -> pl.DataFrame:
         """The best k items for bare histories, oldest item first: columns request, item_id, score, rank.
 
-        beam: nodes kept per level, by default as the model's settings say. exclude_seen: leave out items of the
-        history, likewise. allow: only these items may be returned: ids, or a condition on the item table such as
-        pl.col("category") == "Drama". exclude: none of these ids may. fallback: what a history without any known item
-        gets, popular items (with null scores) or an error. explain: also a column for each part of the score with what
-        it gave, because_of, the ids of the history that speak for the item, strongest first, and reason_parts,
-        the part of the score that each of these speaks through.
+        user_features, context: for each history values by column, of those that the model was fitted with; what is left
+        out is missing. beam: nodes kept per level, by default as the model's settings say. exclude_seen: leave out the
+        items of the history, likewise. allow: only these items may be returned: ids, or a condition on the item table
+        such as pl.col("category") == "Drama". exclude: none of these ids may. fallback: what a history without known
+        items gets where no feature says anything either, popular ones (with null scores) or an error. explain: a column
+        for each part of the score with what it gave, because_of, the ids of the history that speak for the item,
+        strongest first, and reason_parts, the part of the score that each of these speaks through.
         """
         options = RecommendOptions(
             k=k,
@@ -314,14 +335,19 @@ class DeepTreeRetriever:
             fallback=fallback,
             explain=explain,
         )
-        return recommend_histories(self.recommender, histories, options=options)
+        return recommend_histories(
+            self.recommender, histories, options=options, user_features=user_features, context=context
+        )
 
-    def explain(self, history: Ids, item: Id) -> Explanation:
+    def explain(
+        self, history: Ids, item: Id, *, user_features: Values | None = None, context: Values | None = None
+    ) -> Explanation:
         """Where the score of an item comes from: the share of each part, and the items of the history behind it.
 
-        The item need not be among the recommendations. UnknownIdsError where the model has never seen it.
+        The item need not be among the recommendations. user_features, context: values by column. UnknownIdsError where
+        the model has never seen it.
         """
-        return self.recommender.explain(history, [item])[0]
+        return self.recommender.explain(history, [item], user_features=user_features, context=context)[0]
 
     def similar_items(self, items: Ids, *, k: int = 10, by: Similarity | None = None) -> pl.DataFrame:
         """The k items nearest to each item: columns item_id, similar_id, similarity, rank.
@@ -332,17 +358,21 @@ class DeepTreeRetriever:
         return similar_items(self.recommender, items, k=k, by=by)
 
     def score(
-        self, pairs: Source | Iterable[tuple[Id, Id]], *, interactions: InteractionLog | Source | None = None
+        self,
+        pairs: Source | Iterable[tuple[Id, Id]],
+        *,
+        interactions: InteractionLog | Source | None = None,
+        user_table: Source | None = None,
     ) -> pl.DataFrame:
         """The score of each pair of a user and an item, in their order: columns user_id, item_id, score.
 
         pairs: (user, item) tuples, or a table or file with user_id and item_id. interactions: the log that holds the
-        users' histories, as in `recommend`. The score is null where the model does not know the item, or no item of the
-        user's history.
+        users' histories, and user_table: as in `recommend`. The score is null where the model does not know the item,
+        or no item of the user's history.
         """
         known = self._histories(interactions)
         table = read_pairs(pairs, columns=self.config.log.columns)
-        return score_pairs(self.recommender, known, table)
+        return score_pairs(self.recommender, known, table, user_table=self._users(user_table))
 
     def score_histories(self, histories: Iterable[Ids], items: Iterable[Ids]) -> pl.DataFrame:
         """The scores of chosen items for bare histories: columns request, item_id, score.
@@ -356,6 +386,7 @@ class DeepTreeRetriever:
         self,
         interactions: InteractionLog | Source | None = None,
         *,
+        users: Source | None = None,
         held_out: Literal["test", "validation"] = "test",
         cutoffs: int | Iterable[int] = CUTOFFS,
         beam: int | None = None,
@@ -367,7 +398,8 @@ class DeepTreeRetriever:
         """Metrics on the held-out users: by beam search, by an exact scan with the same model, and of baselines.
 
         interactions: the log that the model was fitted on, needed after loading. DataError when it is another one,
-        because its held-out users would not be the ones that training never saw.
+        because its held-out users would not be the ones that training never saw. users: the user table that the model
+        was fitted with, likewise.
         held_out: which of the two groups of users. cutoffs: lengths of the lists that are counted; metrics are named
         by them, as in found["beam"]["recall@20"].
         baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or a list of
@@ -378,7 +410,7 @@ class DeepTreeRetriever:
         if held_out not in ("test", "validation"):
             raise InputError(f"Expected held_out as 'test' or 'validation', got {held_out!r}.")
         tops = checked_cutoffs(cutoffs)
-        dataset = self._dataset if interactions is None else self.prepare(self._read(interactions))
+        dataset = self._dataset if interactions is None else self.prepare(self._read(interactions), users=users)
         if dataset is None:
             raise InputError("A loaded model carries no log. Pass the one that it was fitted on.")
         if dataset.fingerprint != self.recommender.artefact.data_fingerprint:
@@ -387,8 +419,8 @@ class DeepTreeRetriever:
                 "Give the same log with the same columns and filters, or fit on this one."
             )
         split = split_dataset(dataset, config=self.config)
-        users = split.test if held_out == "test" else split.validation
-        if len(users) == 0:
+        asked = split.test if held_out == "test" else split.validation
+        if len(asked) == 0:
             raise DataError(
                 f"The model was fitted with data.holdout = '{self.config.data.holdout}': nobody is held out."
             )
@@ -402,7 +434,7 @@ class DeepTreeRetriever:
         if is_measured and self._test_metrics is not None:
             known[BEAM] = self._test_metrics
         model = {
-            name: known[name] if name in known else evaluate(search, dataset, users, config=self.config, cutoffs=tops)
+            name: known[name] if name in known else evaluate(search, dataset, asked, config=self.config, cutoffs=tops)
             for name, search in own.items()
         }
         with TemporaryDirectory(prefix="beamtree-") as for_this_call:  # two baselines ask for the same SASRec
@@ -412,7 +444,7 @@ class DeepTreeRetriever:
                 chosen,
                 dataset,
                 split,
-                users=users,
+                users=asked,
                 budget=budget,
                 cutoffs=tops,
                 left_out=reasons_left_out(baselines, dataset, config=self.config),
@@ -457,11 +489,14 @@ class DeepTreeRetriever:
         model._recommender, model._folder = recommender, Path(directory)
         return model
 
-    def prepare(self, interactions: InteractionLog, items: pl.DataFrame | None = None) -> Dataset:
-        """The log as training sees it, after filters and with dense ids."""
+    def prepare(
+        self, interactions: InteractionLog, items: pl.DataFrame | None = None, *, users: Source | None = None
+    ) -> Dataset:
+        """The log as training sees it, after filters and with dense ids; users: a user table."""
         if items is None and self._recommender is not None and self.config.data.catalogue == "items":
             items = self._recommender.artefact.fitted_items
-        return prepare_log(interactions, config=self.config, items=items).dataset
+        read = None if self._recommender is None else self._recommender.artefact.request_features
+        return prepare_log(interactions, config=self.config, items=items, users=self._users(users), read=read).dataset
 
     @property
     def config(self) -> Config:

@@ -8,7 +8,15 @@ import typer
 
 from beamtree.cli.console import comparison_json, fit_progress, messages, results, show_comparison
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import BeamOption, CutoffsOption, LogOption, ModelArgument, estimators_beside, parse_cutoffs
+from beamtree.cli.options import (
+    BeamOption,
+    CutoffsOption,
+    LogOption,
+    ModelArgument,
+    UsersOption,
+    estimators_beside,
+    parse_cutoffs,
+)
 from beamtree.data.prepare import explain_seen_items
 from beamtree.data.profile import LogProfile
 from beamtree.evaluation.protocol import describe_protocol
@@ -20,6 +28,7 @@ def evaluate(
     model: ModelArgument,
     *,
     log: LogOption,
+    users: UsersOption = None,
     held_out: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
     cutoffs: CutoffsOption = None,
     beam: BeamOption = None,
@@ -46,6 +55,7 @@ def evaluate(
     with fit_progress() if trains else nullcontext() as listen:
         comparison = retriever.evaluate(
             interactions,
+            users=users,
             held_out=held_out,
             cutoffs=tops,
             beam=beam,

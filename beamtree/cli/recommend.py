@@ -25,6 +25,8 @@ from beamtree.cli.output import OutOption, check_out, write_tables
 from beamtree.cli.recommend_on_cluster import recommend_on_cluster
 from beamtree.cluster.recommending import Job
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE, USER_ID
+from beamtree.data.request_features import typed_values
+from beamtree.data.users import read_users
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
 from beamtree.retrieval.allow_lists import by_user, read_allow_lists
@@ -45,6 +47,15 @@ def recommend(
     ] = None,
     log: Annotated[str | None, typer.Option(help="A log: recommend for its users.")] = None,
     users: Annotated[str | None, typer.Option(help="Only these users of the log: 7,8,9.")] = None,
+    user_table: Annotated[
+        str | None, typer.Option(help="What is known of the users of the log: the table that was fitted with.")
+    ] = None,
+    user_feature: Annotated[
+        list[str] | None, typer.Option(help="What is known of the person: city=Oslo, a column of the user table.")
+    ] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(help="In which context: device=phone, a context column of the log.")
+    ] = None,
     out: OutOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 20,
     beam: BeamOption = None,
@@ -76,15 +87,22 @@ def recommend(
     machines = chosen_cluster(cluster, workers=workers, worker_threads=worker_threads)
     if machines is None:
         check_out(out)
-    if machines is not None and (log is None or out is None or users is not None):
-        raise InputError("--cluster recommends for all users of a log: give --log and --out, and no --users.")
+    single = users is not None or user_table is not None or user_feature or context
+    if machines is not None and (log is None or out is None or single):
+        raise InputError(
+            "--cluster recommends for all users of a log, by their histories: give --log and --out, and none of --users, "
+            "--user-table, --user-feature and --context."
+        )
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
-    given = [name for name, value in (("--users", users), ("--allow-lists", allow_lists)) if value is not None]
-    about_logs = [*given, *reading.given()]
+    about_users = {"--users": users, "--user-table": user_table, "--allow-lists": allow_lists}
+    about_logs = [*(name for name, value in about_users.items() if value is not None), *reading.given()]
     if log is None and about_logs:
         raise InputError(f"{' and '.join(about_logs)} are about a log: give one with --log LOG, or leave them out.")
+    if history is None and user_feature:
+        raise InputError("--user-feature is about one person: give --history, or --user-table for the users of a log.")
     recommender = Recommender.load(model)
+    around = parse_pairs(context, option="--context", form="COLUMN=VALUE")
     item_table = recommender.artefact.item_table
     excluded, not_excluded = find_items(recommender, exclude or "", option="--exclude")
     if not_excluded:
@@ -109,8 +127,17 @@ def recommend(
         return
     if history is not None:
         known, unknown = find_items(recommender, history, option="--history")
-        table = recommend_histories(recommender, [known], options=options)
-        _say_what_was_used(recommender, table, unknown=unknown, is_cold=not known)
+        person = parse_pairs(user_feature, option="--user-feature", form="COLUMN=VALUE")
+        read = recommender.artefact.request_features
+        table = recommend_histories(
+            recommender,
+            [known],
+            options=options,
+            user_features=[typed_values(person, read.user)],
+            context=[typed_values(around, read.context)],
+        )
+        is_cold = not known and table["score"].null_count() == table.height
+        _say_what_was_used(recommender, table, unknown=unknown, is_cold=is_cold)
         if out is None:
             _show(table, item_table=item_table)
         else:
@@ -120,7 +147,17 @@ def recommend(
     known_users = Vocabulary(interactions.frame[USER_ID].unique())
     wanted = None if users is None else [known_users.parse(text) for text in split_ids(users, option="--users")]
     lists = None if allow_lists is None else by_user(read_allow_lists(allow_lists))
-    tables = recommend_users(recommender, interactions, users=wanted, options=options, allow_lists=lists)
+    tables = recommend_users(
+        recommender,
+        interactions,
+        users=wanted,
+        options=options,
+        allow_lists=lists,
+        user_table=None
+        if user_table is None
+        else read_users(user_table, columns=recommender.artefact.config.log.columns),
+        context=typed_values(around, recommender.artefact.request_features.context),
+    )
     cold: list[object] = []
     counted = _counting_cold(tables, cold)
     if out is None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from beamtree.data.context import context_in_time
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.items import check_items
 from beamtree.data.read_report import ReadReport
+from beamtree.data.request_features import NO_FEATURES, DatasetFeatures, RequestFeatures
 from beamtree.data.row_weights import decayed, none_if_equal, time_decay
 from beamtree.data.sequences import Sequences
 from beamtree.data.users import rows_of_users
@@ -64,7 +65,7 @@ class Dataset:
     then whatever else the item table had. timestamps: int64 or float64 (N,), aligned with sequences.items, or None.
     report: what preparing dropped, where it was prepared from a log. user_table: one row per dense user, user_id first,
     null where nothing is known, or None; context: the context columns of the log, N rows aligned with sequences.items,
-    or None.
+    or None. features: what is read of both, see `reading`.
     """
 
     users: Vocabulary
@@ -75,6 +76,7 @@ class Dataset:
     report: PrepareReport | None = None
     user_table: pl.DataFrame | None = None
     context: pl.DataFrame | None = None
+    features: DatasetFeatures = NO_FEATURES
 
     def __post_init__(self) -> None:
         if len(self.sequences) != len(self.users):
@@ -94,6 +96,13 @@ class Dataset:
     def __repr__(self) -> str:
         interactions = len(self.sequences.items)
         return f"Dataset({len(self.users):,} users, {len(self.items):,} items, {interactions:,} interactions)"
+
+    def reading(self, read: RequestFeatures) -> Self:
+        """The same data with the features of its users and contexts, as far as they are read.
+
+        DataError where a column cannot be read as what it was when the schema was made.
+        """
+        return replace(self, features=DatasetFeatures.of(self, read))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -29,8 +29,8 @@ WORTH_A_SENTENCE: Final = 0.001
 class PreparedLog:
     """A log ready for learning.
 
-    dataset: tied rows shuffled where that was decided; profile: of the kept users, their rows in the order of the file;
-    config: nothing in it is open.
+    dataset: tied rows shuffled where that was decided, with the features that are read; profile: of the kept users,
+    their rows in the order of the file; config: nothing in it is open.
     """
 
     dataset: Dataset
@@ -40,16 +40,22 @@ class PreparedLog:
     def lines(self) -> list[str]:
         """What was read, what it is like and what follows, as sentences."""
         reading = [] if self.dataset.report is None else self.dataset.report.lines()
-        features = RequestFeatures.infer(self.dataset, self.config.log).lines()
-        return [*reading, *self.profile.lines(), *explain_decisions(self.profile, config=self.config), *features]
+        decisions = explain_decisions(self.profile, config=self.config)
+        return [*reading, *self.profile.lines(), *decisions, *self.dataset.features.read.lines()]
 
 
 def prepare_log(
-    log: InteractionLog, *, config: Config, items: pl.DataFrame | None = None, users: pl.DataFrame | None = None
+    log: InteractionLog,
+    *,
+    config: Config,
+    items: pl.DataFrame | None = None,
+    users: pl.DataFrame | None = None,
+    read: RequestFeatures | None = None,
 ) -> PreparedLog:
     """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
 
-    items, users: as in `prepare_dataset`, which also says how this fails.
+    items, users: as in `prepare_dataset`, which also says how this fails. read: the columns of users and contexts that
+    are read; by default all of them, as `RequestFeatures.infer` finds them.
     """
 
     def prepared(rows: InteractionLog) -> Dataset:
@@ -68,7 +74,8 @@ def prepare_log(
     decided = decide(config, profile)
     if decided.data.shuffle_ties:
         dataset = prepared(settle_ties(log, config=decided))
-    return PreparedLog(dataset, profile, decided)
+    found = RequestFeatures.infer(dataset, config.log) if read is None else read
+    return PreparedLog(dataset.reading(found), profile, decided)
 
 
 def decide(config: Config, profile: LogProfile) -> Config:

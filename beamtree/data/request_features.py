@@ -5,17 +5,20 @@ has to remember of the columns, never the users' rows; a request gives values by
 missing.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
 from beamtree.config import LogSettings
-from beamtree.data.dataset import Dataset
 from beamtree.data.features import FeatureColumn, Features, FeatureSchema
 from beamtree.data.parse import parse_iso
-from beamtree.errors import DataError, InputError
+from beamtree.errors import DataError, FeatureError
+
+if TYPE_CHECKING:
+    from beamtree.data.dataset import Dataset
 
 Values = Mapping[str, Any]
 """Values by column, as a request gives them."""
@@ -31,7 +34,7 @@ class RequestFeatures:
     context: FeatureSchema = field(default_factory=FeatureSchema)
 
     @classmethod
-    def infer(cls, dataset: Dataset, settings: LogSettings) -> Self:
+    def infer(cls, dataset: "Dataset", settings: LogSettings) -> Self:
         """From the tables of a data set: kinds of user columns are inferred unless declared, context is declared.
 
         SettingsError where a column is declared that the user table lacks; DataError where a context column is empty,
@@ -62,11 +65,11 @@ class RequestFeatures:
         return [*self.user.lines(of="the users"), *self.context.lines(of="the context")]
 
     def of_users(self, users: Sequence[Values]) -> Features:
-        """Features of users given by their values; InputError for unknown columns and values of another type."""
+        """Features of users given by their values; FeatureError for unknown columns and values of another type."""
         return _encoded(self.user, users, what="user_features")
 
     def of_contexts(self, contexts: Sequence[Values]) -> Features:
-        """Features of contexts given by their values; InputError for unknown columns and values of another type."""
+        """Features of contexts given by their values; FeatureError for unknown columns and values of another type."""
         return _encoded(self.context, contexts, what="context")
 
     def as_json(self) -> dict[str, Any]:
@@ -82,13 +85,14 @@ class RequestFeatures:
 @dataclass(frozen=True, eq=False)
 class DatasetFeatures:
     """The features of a data set: of its users, a row for each dense user, and of the contexts of its interactions, a
-    row for each, aligned with the flat sequences. None where a model reads none."""
+    row for each, aligned with the flat sequences. None where none are read. read: the columns."""
 
-    users: Features | None
-    contexts: Features | None
+    users: Features | None = None
+    contexts: Features | None = None
+    read: RequestFeatures = field(default_factory=RequestFeatures)
 
     @classmethod
-    def of(cls, dataset: Dataset, read: RequestFeatures) -> Self:
+    def of(cls, dataset: "Dataset", read: RequestFeatures) -> Self:
         """What a model reads of the tables of a data set; all missing where it reads some that is not there."""
         users = contexts = None
         if read.user:
@@ -98,7 +102,31 @@ class DatasetFeatures:
             context = dataset.context
             rows = pl.DataFrame({"": pl.zeros(len(dataset.sequences.items), eager=True)})
             contexts = read.context.encode(rows if context is None else context)
-        return cls(users, contexts)
+        return cls(users, contexts, read)
+
+    def digest(self) -> str:
+        """Equal features, equal digest."""
+        return " ".join("" if rows is None else rows.digest() for rows in (self.users, self.contexts))
+
+    def __bool__(self) -> bool:
+        return bool(self.read)
+
+
+NO_FEATURES = DatasetFeatures()
+"""Of a data set of which nothing is read but the histories."""
+
+
+def typed_values(texts: Mapping[str, str], schema: FeatureSchema) -> dict[str, Any]:
+    """Values of a request, given as texts, in the kinds of their columns: numbers, and lists of them, are JSON."""
+    kinds = {column.name: column.kind for column in schema.columns}
+    return {name: _read(text) if kinds.get(name) in ("number", "vector") else text for name, text in texts.items()}
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Features:
@@ -107,7 +135,7 @@ def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Fea
         unknown = next((name for name in row if name not in known), None)
         if unknown is not None:
             reads = f"reads {', '.join(known)}" if known else "was fitted without any"
-            raise InputError(
+            raise FeatureError(
                 f"{what}: there is no column {str(unknown)[:SHOWN_CHARACTERS]!r}; the model {reads}. Leave it out, or "
                 "fit with it."
             )
@@ -115,7 +143,7 @@ def _encoded(schema: FeatureSchema, rows: Sequence[Values], *, what: str) -> Fea
     try:
         return schema.encode(pl.DataFrame(table) if table else pl.DataFrame({"": [None] * len(rows)}))
     except DataError as problem:
-        raise InputError(f"{what}: {problem}") from problem
+        raise FeatureError(f"{what}: {problem}") from problem
 
 
 def _column(column: FeatureColumn, values: list[Any], *, what: str) -> pl.Series:
@@ -154,7 +182,7 @@ def _value(column: FeatureColumn, value: Any, *, what: str) -> Any:
             isinstance(one, int | float) and not isinstance(one, bool) for one in value
         ):
             return [float(one) for one in value]
-    raise InputError(
+    raise FeatureError(
         f"{what}: expected {column.name} as {_KINDS[column.kind]}, as the model was fitted with it, got "
         f"{repr(value)[:SHOWN_CHARACTERS]}."
     )

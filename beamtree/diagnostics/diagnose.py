@@ -31,6 +31,7 @@ from beamtree.diagnostics.rounds import read_training
 from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
+from beamtree.model.estimator import scores_of
 from beamtree.native.encoder_arrays import encoder_sizes
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.scorers import arrays_by_part
@@ -234,6 +235,7 @@ def _bound(
         examined.split.train,
         first_target=examined.split.first_target,
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+        features=examined.dataset.features,
     ).with_one_target()
     generator = np.random.default_rng(examined.seed)
     batch = instances.batch(np.sort(generator.integers(len(instances), size=TRAINING_INSTANCES)))
@@ -241,7 +243,7 @@ def _bound(
     is_rectified = config.training.method == "dtr-t-rl"
     rectified: npt.NDArray[np.bool_] | None = None
     if is_rectified:
-        probabilities = softmax(estimator.estimator.scores(batch.histories.latest(estimator.estimator.history_length)))
+        probabilities = softmax(scores_of(estimator.estimator, batch.requests))
         rectified = rectified_labels(probabilities, targets, tree=plan.tree, rule=_rule(config))
     loss = training_loss(
         scorer_of(artefact),

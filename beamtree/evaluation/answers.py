@@ -2,15 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
+from beamtree.model.estimator import Estimator, scores_of
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.result import SearchResult
-from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
+from beamtree.types import NOTHING, Float32Array, Int64Array
 
 SCORES_AT_A_TIME = 2**24
 """Scores (requests x items) that are in memory together: 64 MB."""
@@ -72,19 +74,9 @@ class ScoredItems:
         return result
 
 
-class ScoresHistories(Protocol):
-    """A model that scores all items (histories, items) for the latest `history_length` items, padded with -1."""
-
-    history_length: int
-
-    def scores(self, histories: Int32Array) -> Float32Array:
-        """(histories, items) for histories (histories, positions), oldest first, -1 in front."""
-        ...
-
-
-def scored_by(model: ScoresHistories, *, num_items: int) -> ScoredItems:
-    """Answers of a model that scores all items for padded histories."""
-    return ScoredItems(lambda requests: model.scores(requests.histories.latest(model.history_length)), num_items)
+def scored_by(model: Estimator, *, num_items: int) -> ScoredItems:
+    """Answers of a model that scores all items for padded histories, or for whole requests."""
+    return ScoredItems(partial(scores_of, model), num_items)
 
 
 def empty_result(num_requests: int, *, k: int) -> SearchResult:

@@ -88,11 +88,16 @@ def evaluate(
 
 
 def held_out_requests(dataset: Dataset, users: HeldOut, *, exclude_seen: bool) -> Requests:
-    """Held-out users as a recommender sees them: their whole histories, when they ask, and what it must not return."""
-    last = users.history_end - 1
+    """Held-out users as a recommender sees them: their whole histories, when they ask, and what it must not return.
+
+    They ask with what is read of them, in the context of their first held-out interaction.
+    """
+    last, features = users.history_end - 1, dataset.features
     return Requests(
         Histories(dataset.sequences.items, users.history_start, users.history_end),
         excluded=Sequences(*users.seen(dataset.sequences)) if exclude_seen else None,
         users=users.user,
         times=None if dataset.timestamps is None else dataset.timestamps[last],
+        user_features=None if features.users is None else features.users.take(users.user),
+        context=None if features.contexts is None else features.contexts.take(users.label_start),
     )

@@ -5,6 +5,8 @@ length   int64 (batch,)        how many entries of each row, from its start, are
 items    int64 (batch, k)      dense items, best first, -1 where the catalogue has fewer than k
 scores   float32 (batch, k)    falling, -inf there
 ids      int64 or string (batch, k)    raw ids of the items, -1 or "" there
+
+A model that reads features of users and contexts has more inputs, which may be left out: see `offset_graph`.
 """
 
 from pathlib import Path
@@ -15,6 +17,7 @@ from onnx import TensorProto, ValueInfoProto, helper
 from beamtree.artefact import Artefact
 from beamtree.errors import ArtefactError, InputError
 from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.offset_graph import feature_facts
 from beamtree.export.onnx_file import EMBED_LIMIT, OnnxFiles, write_onnx
 from beamtree.export.search_graph import SearchPlan, add_search
 from beamtree.model.memory import Memory
@@ -64,18 +67,19 @@ def export_onnx(
         beam_width=width,
     )
     graph = GraphBuilder()
-    add_search(graph, plan, history="history", length="length")
+    more_inputs = add_search(graph, plan, history="history", length="length")
     outputs = [_value("items", TensorProto.INT64, "batch", k), _value("scores", TensorProto.FLOAT, "batch", k)]
     if raw_ids:
         outputs.append(_value("ids", _add_raw_ids(graph, artefact), "batch", k))
     inputs = [_value("history", TensorProto.INT64, "batch", "entries"), _value("length", TensorProto.INT64, "batch")]
     model = helper.make_model(
-        graph.graph("beamtree", inputs=inputs, outputs=outputs),
+        graph.graph("beamtree", inputs=[*inputs, *more_inputs], outputs=outputs),
         producer_name="beamtree",
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    helper.set_model_props(model, _facts(artefact, plan))
+    facts = _facts(artefact, plan) | feature_facts(artefact.request_features, plan.tower or {})
+    helper.set_model_props(model, facts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_onnx(model, graph.constants, path=path, embed_limit=embed_limit)

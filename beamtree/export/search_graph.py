@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, ValueInfoProto, helper
 
 from beamtree.config import Config
 from beamtree.export.attention_graph import AttentionGraph
 from beamtree.export.graph import AnyArray, GraphBuilder
 from beamtree.export.memory_graph import MemoryGraph
+from beamtree.export.offset_graph import OffsetGraph
 from beamtree.export.tower_graph import TowerGraph
 from beamtree.model.memory import Memory
+from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.tree.item_tree import VACANT, ItemTree
 
@@ -43,6 +45,16 @@ class SearchPlan:
         return max(self.beam_width, self.k)
 
     @property
+    def tower_width(self) -> int:
+        """Size of a node's vector in the tower, 0 without one."""
+        return 0 if self.tower is None else int(self.tower["node_table"].shape[1])
+
+    @property
+    def offsets(self) -> OffsetArrays | None:
+        """The tables of features of users and contexts; None where the tower reads none."""
+        return None if self.tower is None else OffsetArrays.of(self.tower, width=self.tower_width)
+
+    @property
     def first_level(self) -> int:
         """Where the search starts; with no more items than the beam is wide, all leaves are scored."""
         if self.tree.num_present <= self.width:
@@ -50,15 +62,22 @@ class SearchPlan:
         return first_searched_level(self.tree, beam_width=self.width)
 
 
-def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> None:
-    """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,)."""
+def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> list[ValueInfoProto]:
+    """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,).
+
+    Gives the inputs for features of users and contexts, none where the tower reads none.
+    """
     positions = add_known_positions(graph, plan, history=history, length=length)
     body = graph.body("search_")
-    items, scores = _Search(body, plan).run("request_history")
+    offset = None if plan.offsets is None else OffsetGraph(graph, plan.offsets)
+    scanned = [helper.make_tensor_value_info("request_history", TensorProto.INT64, ["entries"])]
+    if plan.offsets is not None:
+        scanned.append(helper.make_tensor_value_info("request_offset", TensorProto.FLOAT, [plan.tower_width]))
+    items, scores = _Search(body, plan, offset="" if offset is None else "request_offset").run("request_history")
     scan = helper.make_graph(
         body.nodes,
         "search",
-        [helper.make_tensor_value_info("request_history", TensorProto.INT64, ["entries"])],
+        scanned,
         [
             helper.make_tensor_value_info(items, TensorProto.INT64, [plan.k]),
             helper.make_tensor_value_info(scores, TensorProto.FLOAT, [plan.k]),
@@ -68,10 +87,15 @@ def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: s
     requests = graph.apply("Shape", positions, end=1)
     lacking = graph.apply("Max", graph.apply("Sub", graph.integers(1), requests), graph.integers(0))
     room = graph.apply("Concat", graph.integers(0, 0), lacking, graph.integers(0), axis=0)
-    padded = graph.apply("Pad", positions, room, graph.constant("none", np.int64(VACANT)))
-    graph.apply_named("Scan", padded, outputs=["found_items", "found_scores"], body=scan, num_scan_inputs=1)
+    padded = [graph.apply("Pad", positions, room, graph.constant("none", np.int64(VACANT)))]
+    if offset is not None:
+        offsets = offset.add(requests, width=plan.tower_width)
+        padded.append(graph.apply("Pad", offsets, room, graph.constant("no_offset", np.float32(0.0))))
+    outputs = ["found_items", "found_scores"]
+    graph.apply_named("Scan", *padded, outputs=outputs, body=scan, num_scan_inputs=len(padded))
     for found, name in (("found_items", "items"), ("found_scores", "scores")):
         graph.apply("Slice", found, graph.integers(0), requests, graph.integers(0), name=name)
+    return [] if offset is None else offset.inputs
 
 
 def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
@@ -97,7 +121,7 @@ def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, 
 class _Search:
     """The search for one request inside the Scan."""
 
-    def __init__(self, graph: GraphBuilder, plan: SearchPlan) -> None:
+    def __init__(self, graph: GraphBuilder, plan: SearchPlan, *, offset: str) -> None:
         self._graph = graph
         self._plan = plan
         self._tree = plan.tree
@@ -108,7 +132,7 @@ class _Search:
             attention = AttentionGraph(graph, plan.attention, tree=plan.tree, settings=model)
             self._parts.append((attention, model.attention_range(plan.tree.height)))
         if plan.tower is not None:
-            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree), everywhere))
+            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree, offset=offset), everywhere))
         if plan.memory is not None:
             self._parts.append((MemoryGraph(graph, plan.memory, tree=plan.tree), everywhere))
 

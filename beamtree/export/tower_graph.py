@@ -16,13 +16,15 @@ from beamtree.tree.item_tree import ItemTree
 class TowerGraph:
     """Adds the encoder and its inner products to a graph. `read_history` comes first, then `score` for any level.
 
-    weights: arrays by name within the part, as `model/tower.py` names them.
+    weights: arrays by name within the part, as `model/tower.py` names them. offset: (width,), what the request adds to
+    its encoded history; "" where nothing is read beside it.
     """
 
-    def __init__(self, graph: GraphBuilder, weights: Mapping[str, AnyArray], *, tree: ItemTree) -> None:
+    def __init__(self, graph: GraphBuilder, weights: Mapping[str, AnyArray], *, tree: ItemTree, offset: str) -> None:
         self._graph = graph
         self._weights = weights
         self._tree = tree
+        self._offset = offset
         self._sizes = encoder_sizes(weights, width=weights["node_table"].shape[1])
         self._encoder: RecurrentGraph | SelfAttentionGraph
         if isinstance(self._sizes, RecurrentSizes):
@@ -38,7 +40,11 @@ class TowerGraph:
         leaves = graph.apply("Gather", graph.constant("leaf_of_item", tree.leaf_of_item), items)
         vectors = self._rows(graph.apply("Cast", leaves, to=TensorProto.INT64), tree.height)
         weight = graph.constant("tower_weight", np.asarray(self._weights["weight"], dtype=np.float32))
-        encoded = graph.apply("Mul", self._encoder.encode(vectors, present), weight)
+        encoded = self._encoder.encode(vectors, present)
+        if self._offset:
+            flat = graph.apply("Reshape", encoded, graph.integers(self._sizes.width))
+            encoded = graph.apply("Add", flat, self._offset)
+        encoded = graph.apply("Mul", encoded, weight)
         self._encoded = graph.apply("Reshape", encoded, graph.integers(self._sizes.width, 1))
 
     def score(self, nodes: str, level: int) -> str:

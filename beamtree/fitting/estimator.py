@@ -37,6 +37,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
         seed=seed,
         protocol=describe_protocol(config),
         **({} if features is None else {"features": features.digest()}),
+        **({"request_features": dataset.features.digest()} if dataset.features else {}),
     )
     return EstimatorStore.at(directory, key)
 
@@ -84,6 +85,7 @@ def train_estimator(
         content=None
         if features is None
         else FeatureVectors(features, num_rows=schema.num_rows, width=config.estimator.width),
+        features=dataset.features,
     )
 
 

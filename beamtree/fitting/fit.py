@@ -8,7 +8,6 @@ from typing import Any
 from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
-from beamtree.data.request_features import RequestFeatures
 from beamtree.data.split import Split
 from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
@@ -69,6 +68,7 @@ def fit_model(
         first_target=split.first_target,
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
         times=dataset.timestamps,
+        features=dataset.features,
     )
     has_tower = "tower" in config.model.parts
     made = None if estimator is None else make_estimator(estimator, dataset, split)
@@ -111,7 +111,7 @@ def fit_model(
         ),
         item_table=dataset.item_table,
         data_fingerprint=dataset.fingerprint,
-        request_features=RequestFeatures.infer(dataset, config.log),
+        request_features=dataset.features.read,
         training={
             "split": split.description,
             "instances": len(instances),

@@ -1,10 +1,13 @@
 """A trained encoder as the tower of a score: its items stand at the leaves, inner nodes follow the best item below."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from beamtree.data.requests import Histories, Requests
 from beamtree.fitting.run import FitRun
 from beamtree.model.guide import inner_vectors
-from beamtree.model.next_item import NextItemModel
+from beamtree.model.next_item import NO_HISTORY_SHARE, NextItemModel
 from beamtree.model.tower import tower_arrays
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.item_tree import ItemTree
@@ -12,6 +15,8 @@ from beamtree.types import AnyArray, Float32Array
 
 GUIDING_HISTORIES = 4096
 """Training histories whose expectations inner nodes are made for."""
+WITHOUT_HISTORY_EVERY = round(1.0 / NO_HISTORY_SHARE)
+"""Of these, one in so many is asked without its history, where features of users and contexts are read."""
 
 
 def build_tower(run: FitRun, encoder: NextItemModel, tree: ItemTree) -> dict[str, AnyArray]:
@@ -26,5 +31,12 @@ def _training_expectations(run: FitRun, encoder: NextItemModel) -> Float32Array:
     """What the encoder expects after some of the histories that it learned from, (histories, width)."""
     generator = numpy_generator(run.config.training.seed, "guide")
     chosen = np.sort(generator.permutation(len(run.instances))[:GUIDING_HISTORIES])
-    histories = run.instances.batch(chosen).histories
-    return encoder.expectations(histories.latest(encoder.history_length))
+    requests = run.instances.batch(chosen).requests
+    return encoder.expectations_of(requests if encoder.offset is None else _some_without_history(requests))
+
+
+def _some_without_history(requests: Requests) -> Requests:
+    histories = requests.histories
+    starts = histories.starts.copy()
+    starts[::WITHOUT_HISTORY_EVERY] = histories.ends[::WITHOUT_HISTORY_EVERY]
+    return replace(requests, histories=Histories(histories.items, starts, histories.ends))

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from beamtree.data.requests import Requests
 from beamtree.types import Float32Array, Int32Array, Int64Array
 
 
@@ -36,6 +37,33 @@ class InnerProductEstimator(Estimator, Protocol):
     def item_vectors(self) -> Float32Array:
         """(items, width)."""
         ...
+
+
+@runtime_checkable
+class RequestEstimator(InnerProductEstimator, Protocol):
+    """One that also reads who asks and in which context."""
+
+    def scores_of(self, requests: Requests) -> Float32Array:
+        """(requests, items)."""
+        ...
+
+    def expectations_of(self, requests: Requests) -> Float32Array:
+        """(requests, width)."""
+        ...
+
+
+def scores_of(estimator: Estimator, requests: Requests) -> Float32Array:
+    """Scores (requests, items) by all that an estimator reads of requests."""
+    if isinstance(estimator, RequestEstimator):
+        return estimator.scores_of(requests)
+    return estimator.scores(requests.histories.latest(estimator.history_length))
+
+
+def expectations_of(estimator: InnerProductEstimator, requests: Requests) -> Float32Array:
+    """What it makes of requests, (requests, width), by all that it reads of them."""
+    if isinstance(estimator, RequestEstimator):
+        return estimator.expectations_of(requests)
+    return estimator.expectations(requests.histories.latest(estimator.history_length))
 
 
 class PopularityEstimator:

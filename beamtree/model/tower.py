@@ -1,8 +1,9 @@
 """The tower, a part of the score: a history is encoded once, and a node costs an inner product with its own vector.
 
-score(u, n) = weight * <e(u), v_n>. e(u) is what the sequence encoder expects after the history; v_n is a row of a table
-with one row per node, whose leaf rows are also the vectors of the history's items. On the leaves alone, with the rows
-and the encoder of a learned model of the next item, this is that model.
+score(u, n) = weight * <e(u), v_n>. e(u) is what the sequence encoder expects after the history, and, where features of
+users and contexts are read, the offset that these add to it; v_n is a row of a table with one row per node, whose leaf
+rows are also the vectors of the history's items. On the leaves alone, with the rows and the encoder of a learned model
+of the next item, this is that model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
 from beamtree.model.sequence_encoder import Dropout, SequenceEncoder, initialise, keep
 from beamtree.native.encoder_arrays import encoder_sizes
+from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.native.shapes import checked_shape
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
@@ -29,16 +31,48 @@ TOWER = "tower"
 """The name of the part in a score."""
 
 
+class OffsetTables(nn.Module):
+    """Tables of features, by names such as user.embedding, that a tower reads and does not learn."""
+
+    @classmethod
+    def like(cls, arrays: Mapping[str, AnyArray]) -> "OffsetTables | None":
+        """Of the sizes of stored arrays, such as offset.user.embedding; None where there are none."""
+        module = cls()
+        for name, array in arrays.items():
+            part, _, own = name.partition(".")
+            if part == "offset":
+                owner, _, table = own.partition(".")
+                if not hasattr(module, owner):
+                    module.add_module(owner, nn.Module())
+                module.get_submodule(owner).register_buffer(table, torch.zeros(array.shape))
+        return module if len(module.state_dict()) else None
+
+    def offsets(self, requests: Requests) -> Float32Array | None:
+        """What requests add to their encoded histories, (requests, width); None where they say nothing."""
+        named = {f"offset.{name}": tensor.cpu().numpy() for name, tensor in self.state_dict().items()}
+        tables = OffsetArrays.of(named, width=next(iter(named.values())).shape[1])
+        return None if tables is None else tables.offsets(requests)
+
+
 class Tower(Part):
     """Scores nodes by their inner product with the encoded history.
 
     `weight` is what the part counts in the sum: a buffer, because it is calibrated on users whom the encoder has not
-    learned from, not learned with it. dropout: the share that is dropped in training.
+    learned from, not learned with it. dropout: the share that is dropped in training. offset: tables of the features
+    of users and contexts, buffers too; None where nothing is read of them.
     """
 
     tables = node_tables = frozenset({"node_table"})
 
-    def __init__(self, tree: ItemTree, encoder: SequenceEncoder, *, dropout: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        tree: ItemTree,
+        encoder: SequenceEncoder,
+        *,
+        dropout: float,
+        generator: torch.Generator,
+        offset: "OffsetTables | None" = None,
+    ) -> None:
         """Around a fresh encoder, which is initialised together with the table."""
         super().__init__()
         self.tree = tree
@@ -47,6 +81,7 @@ class Tower(Part):
         self.encoder = encoder
         self.register_buffer("weight", torch.ones(()))
         initialise(self, generator)
+        self.offset = offset
 
     def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
         """Encode the latest items of each history, once for all levels."""
@@ -56,6 +91,9 @@ class Tower(Part):
         if dropout is not None and self.dropout > 0.0:
             dropped = partial(drop, share=self.dropout, generator=dropout)
         encoded = self.encoder.expectation(read("node_table", rows), present=rows >= 0, dropout=dropped)
+        offsets = None if self.offset is None else self.offset.offsets(requests)
+        if offsets is not None:
+            encoded = encoded + torch.from_numpy(offsets).to(encoded.device)
         weighted = (self.get_buffer("weight") * encoded).unsqueeze(-1)
 
         def scores(_levels: Sequence[int], nodes: Tensor) -> Tensor:
@@ -80,12 +118,14 @@ def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
     try:
         width = checked_shape(arrays, "node_table", (None, None))[1]
         encoder_sizes(arrays, width=width)
+        OffsetArrays.of(arrays, width=width)
     except InputError as error:
         raise ArtefactError(f"The tower of the score cannot be read: {error}") from error
 
     def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
         encoder = encoder_like(arrays, width=width)
-        return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator)
+        offset = OffsetTables.like(arrays)
+        return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator, offset=offset)
 
     return make
 
@@ -108,8 +148,13 @@ def tower_arrays(
     node_table = np.zeros((tree.num_nodes, width), dtype=np.float32)
     node_table[:num_inner] = inner
     node_table[num_inner + tree.leaf_of_item] = items
-    encoder = {f"encoder.{name}": tensor.cpu().numpy().copy() for name, tensor in learned.encoder.state_dict().items()}
-    return {"node_table": node_table, "weight": np.array(weight, dtype=np.float32), **encoder}
+    modules = {"encoder": learned.encoder} | ({} if learned.offset is None else {"offset": learned.offset})
+    copied = {
+        f"{part}.{name}": tensor.cpu().numpy().copy()
+        for part, module in modules.items()
+        for name, tensor in module.state_dict().items()
+    }
+    return {"node_table": node_table, "weight": np.array(weight, dtype=np.float32), **copied}
 
 
 def _leaf_rows(tree: ItemTree, items: Int32Array) -> Int64Array:

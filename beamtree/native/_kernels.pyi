@@ -28,6 +28,7 @@ class Requests:
         allowed: LeafSet | None,
         excluded_items: NDArray[np.int32] | None,
         excluded_offsets: NDArray[np.int64] | None,
+        offsets: NDArray[np.float32] | None,
     ) -> None: ...
 
 class Links:

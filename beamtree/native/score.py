@@ -61,6 +61,7 @@ class KernelScore:
     ) -> None:
         self.tree = tree
         self._kernel_tree = kernel_tree(tree)
+        self._offsets = None if tower is None else tower.offsets
         self._score = _kernels.Score(
             self._kernel_tree,
             attention=None if attention is None else attention.float32_kernel,
@@ -79,6 +80,7 @@ class KernelScore:
             None if requests.allowed is None else _kernels.allow(self._kernel_tree, requests.allowed),
             None if excluded is None else excluded.items,
             None if excluded is None else excluded.offsets,
+            None if self._offsets is None else self._offsets.offsets(requests),
         )
 
     def beam_search(

@@ -13,6 +13,7 @@ from beamtree.errors import InputError
 from beamtree.native import _kernels
 from beamtree.native.encoder_arrays import RecurrentSizes, encoder_sizes
 from beamtree.native.network import plain
+from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.native.shapes import checked_shape
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
@@ -23,11 +24,13 @@ from beamtree.types import AnyArray, Float32Array
 class TowerArrays:
     """A tower over a tree. Its node table is read where it lies, a mapped file included; the encoder is a copy.
 
-    Pack again after the encoder's weights have changed.
+    Pack again after the encoder's weights have changed. offsets: what requests add to their encoded histories, None
+    where the tower reads nothing beside a history.
     """
 
     kernel: _kernels.Tower
     width: int
+    offsets: OffsetArrays | None = None
 
     @classmethod
     def pack(cls, arrays: Mapping[str, Any], tree: ItemTree) -> TowerArrays:
@@ -42,7 +45,8 @@ class TowerArrays:
         if not node_table.flags.c_contiguous:
             raise InputError("Expected the tower's node_table row by row in memory, as it is saved. Copy it so.")
         encoder, weight = _pack_encoder(named, width=width), float(_checked(named, "weight", ()))
-        return cls(_kernels.Tower(kernel_tree(tree), encoder, node_table=node_table, weight=weight), width)
+        kernel = _kernels.Tower(kernel_tree(tree), encoder, node_table=node_table, weight=weight)
+        return cls(kernel, width, OffsetArrays.of(named, width=width))
 
     def encode(self, histories: Histories) -> Float32Array:
         """The vector of each history (n, width), not multiplied by the tower's weight; spread over the threads.

@@ -1,7 +1,7 @@
 """From requests in raw ids to recommendations in raw ids: the one way that Python, command line and server take.
 
 Here and nowhere else: looking up ids, unknown ids, stored histories, exclusion, which requests are searched together,
-popular items for histories without any known item.
+popular items where neither a known item nor a feature says anything of who asks.
 """
 
 from collections import defaultdict
@@ -18,10 +18,12 @@ import polars as pl
 from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.features import Features
 from beamtree.data.raw_ids import Ids, RawIds, id_list
+from beamtree.data.request_features import Values
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
 from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
 from beamtree.model.memory import Memory
+from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.retrieval.allowed import CACHE_BYTES, Allowed, AllowedItems, known_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
@@ -38,7 +40,10 @@ NO_ITEMS = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, eq=False)
 class EncodedRequest:
-    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get."""
+    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get.
+
+    has_features: whether it says something of who asks, or of the context, that the score reads.
+    """
 
     request: RecommendRequest
     history: Int32Array
@@ -46,11 +51,12 @@ class EncodedRequest:
     allowed: Allowed
     unknown_ids: list[Id]
     user_known: bool | None
+    has_features: bool = False
 
     @property
     def is_cold_start(self) -> bool:
-        """Whether the history holds nothing that the model knows."""
-        return not len(self.history)
+        """Whether the model knows nothing of who asks: no item of the history, and no feature."""
+        return not len(self.history) and not self.has_features
 
 
 class Recommender:
@@ -174,8 +180,12 @@ class Recommender:
                 answers[index] = answer
         return [answer for answer in answers if answer is not None]
 
-    def explain(self, history: Ids, items: Ids) -> list[Explanation]:
+    def explain(
+        self, history: Ids, items: Ids, *, user_features: Values | None = None, context: Values | None = None
+    ) -> list[Explanation]:
         """Where the scores of items come from for one history, whether they would be recommended or not.
+
+        user_features, context: as in `RecommendRequest`.
 
         UnknownIdsError for items that the model has never seen or that were removed; ids of the history that it does
         not know are skipped.
@@ -190,7 +200,13 @@ class Recommender:
                 f"The item {removed[0]!r} was removed from the catalogue: there is no score.", removed
             )
         known = known_items(self.ids, history, what="history", unknown=[])
-        return list(self.explainer.prepare(Requests(Histories.of_lists([known]))).of(0, dense))
+        read = self.artefact.request_features
+        request = Requests(
+            Histories.of_lists([known]),
+            user_features=read.of_users([user_features or {}]),
+            context=read.of_contexts([context or {}]),
+        )
+        return list(self.explainer.prepare(request).of(0, dense))
 
     def trace(self, encoded: EncodedRequest, answer: Recommendations) -> SearchTrace:
         """How the beam went for a request, and the paths of the items that it got."""
@@ -230,7 +246,7 @@ class Recommender:
             )
         if self.artefact.config.retrieval.excludes_seen if options.exclude_seen is None else options.exclude_seen:
             excluded = np.concatenate([excluded, history]) if len(excluded) else history
-        return EncodedRequest(request, history, excluded, allowed, unknown, user_known)
+        return EncodedRequest(request, history, excluded, allowed, unknown, user_known, self._has_features(request))
 
     def _searched(self, group: Sequence[EncodedRequest]) -> list[Recommendations]:
         """Answers for requests that agree in k, beam and allowed items."""
@@ -271,12 +287,19 @@ class Recommender:
         )
 
     def _features(self, group: Sequence[EncodedRequest]) -> tuple[Features | None, Features | None]:
-        """What the model reads of users and contexts; InputError for unknown columns and values of another type."""
+        """What the model reads of users and contexts; FeatureError for unknown columns and values of another type."""
         read = self.artefact.request_features
         users, contexts = [one.request.user_features for one in group], [one.request.context for one in group]
         return (
             read.of_users(users) if read.user or any(users) else None,
             read.of_contexts(contexts) if read.context or any(contexts) else None,
+        )
+
+    def _has_features(self, request: RecommendRequest) -> bool:
+        given = {USER: request.user_features, CONTEXT: request.context}
+        return any(
+            f"tower/{prefix}.embedding" in self.artefact.weights and any(value is not None for value in values.values())
+            for prefix, values in given.items()
         )
 
     def _popular(self, one: EncodedRequest) -> Recommendations:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from beamtree.data.columns import ITEM_ID, USER_ID
+from beamtree.data.features import Features
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.parse import ID_KINDS, parse_ids, unify_ids
 from beamtree.data.raw_ids import id_list
@@ -21,6 +22,7 @@ from beamtree.retrieval.allowed import known_items
 from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.tables import REQUEST, REQUESTS_AT_A_TIME, list_of_histories
+from beamtree.retrieval.user_rows import UserRows
 from beamtree.types import NOTHING, Float32Array, Int32Array
 
 log = logging.getLogger(__name__)
@@ -68,11 +70,17 @@ def read_pairs(pairs: Source | Iterable[tuple[Any, Any]], *, columns: dict[str, 
     return pl.concat(parts)
 
 
-def score_pairs(recommender: Recommender, interactions: InteractionLog, pairs: pl.DataFrame) -> pl.DataFrame:
+def score_pairs(
+    recommender: Recommender,
+    interactions: InteractionLog,
+    pairs: pl.DataFrame,
+    *,
+    user_table: pl.DataFrame | None = None,
+) -> pl.DataFrame:
     """Each pair (user_id, item_id) with its score, in the order of the pairs.
 
     The score is null where the model does not know the item or it was removed, and where it knows no item of the user's
-    history in the log.
+    history in the log. user_table: what is known of users.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     users, items = (
@@ -81,8 +89,15 @@ def score_pairs(recommender: Recommender, interactions: InteractionLog, pairs: p
     )
     asked = np.unique(users[users != NOTHING])
     known = [recommender.ids.encode_respelled(id_list(histories.at(int(user)), what="history")) for user in asked]
+    read = recommender.artefact.request_features
+    rows = UserRows(user_table, read)
+    features = read.of_users([rows.of(histories.user_ids[int(user)]) for user in asked])
     scores = _score(
-        recommender, known, requests=np.searchsorted(asked, users), items=np.where(users == NOTHING, NOTHING, items)
+        recommender,
+        known,
+        requests=np.searchsorted(asked, users),
+        items=np.where(users == NOTHING, NOTHING, items),
+        user_features=features,
     )
     return pairs.select(USER_ID, ITEM_ID).with_columns(_nullable(scores))
 
@@ -106,7 +121,12 @@ def score_histories(recommender: Recommender, histories: Any, items: Any) -> pl.
 
 
 def _score(
-    recommender: Recommender, histories: list[Int32Array], *, requests: np.ndarray[Any, Any], items: Int32Array
+    recommender: Recommender,
+    histories: list[Int32Array],
+    *,
+    requests: np.ndarray[Any, Any],
+    items: Int32Array,
+    user_features: Features | None = None,
 ) -> Float32Array:
     """Scores (n,) of dense items (n,) for the histories that `requests` (n,) number.
 
@@ -120,7 +140,11 @@ def _score(
     warm = [row for row, history in enumerate(histories) if len(history) and bounds[row] < bounds[row + 1]]
     for first in range(0, len(warm), REQUESTS_AT_A_TIME):
         block = warm[first : first + REQUESTS_AT_A_TIME]
-        prepared = recommender.engine.scorer.prepare(Requests(Histories.of_lists([histories[row] for row in block])))
+        asked = Requests(
+            Histories.of_lists([histories[row] for row in block]),
+            user_features=None if user_features is None else user_features.take(np.array(block)),
+        )
+        prepared = recommender.engine.scorer.prepare(asked)
         for number, row in enumerate(block):
             own = places[bounds[row] : bounds[row + 1]]
             scores[own] = prepared.scores(number, tree.height, tree.leaf_of_item[items[own]].astype(np.int64))

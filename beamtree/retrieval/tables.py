@@ -11,6 +11,7 @@ import polars as pl
 from beamtree.data.columns import ITEM_ID
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import Ids, id_list, plain_list, unknown_ids
+from beamtree.data.request_features import Values
 from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError, UnknownIdsError, UnknownUsersError
@@ -20,6 +21,7 @@ from beamtree.retrieval.histories import LogHistories
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Recommendations, RecommendOptions, RecommendRequest
 from beamtree.retrieval.similar import SimilarItems, Similarity
+from beamtree.retrieval.user_rows import UserRows
 
 REQUEST = "request"
 REQUESTS_AT_A_TIME = 1024
@@ -27,15 +29,32 @@ REQUESTS_AT_A_TIME = 1024
 log = logging.getLogger(__name__)
 
 
-def recommend_histories(recommender: Recommender, histories: Any, *, options: RecommendOptions) -> pl.DataFrame:
+def recommend_histories(
+    recommender: Recommender,
+    histories: Any,
+    *,
+    options: RecommendOptions,
+    user_features: Sequence[Values] | None = None,
+    context: Sequence[Values] | None = None,
+) -> pl.DataFrame:
     """The best k items for each history of raw ids, oldest first: columns request, item_id, score, rank.
 
     With explanations also a column for each part of the score, because_of: ids of the history, strongest first, and
     reason_parts: the part of the score that each of these speaks through.
     Unknown ids are skipped. A history with no known item gets the most popular items, with null scores, or raises
-    ColdStartError, as the options say. Fewer than k rows come back only where fewer items are eligible.
+    ColdStartError, as the options say, unless features say something of it. user_features, context: values by column
+    for each history. Fewer than k rows come back only where fewer items are eligible.
     """
-    requests = [RecommendRequest(history=history, options=options) for history in list_of_histories(histories)]
+    listed = list_of_histories(histories)
+    requests = [
+        RecommendRequest(history=history, user_features=user, context=around, options=options)
+        for history, user, around in zip(
+            listed,
+            _one_each(user_features, listed, what="user_features"),
+            _one_each(context, listed, what="context"),
+            strict=True,
+        )
+    ]
     encoded = recommender.encode(requests)
     tables = [_table(recommender, [], keys=pl.Series(REQUEST, [], dtype=pl.Int64), options=options)]
     for first in range(0, len(encoded), REQUESTS_AT_A_TIME):
@@ -56,12 +75,19 @@ class UserRecommendations:
     histories: LogHistories
     users: pl.Series
     options: RecommendOptions
+    rows: UserRows
+    context: Values
     allow_lists: Mapping[Id, Ids] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         for first in range(0, max(len(self.users), 1), REQUESTS_AT_A_TIME):
             keys = self.users[first : first + REQUESTS_AT_A_TIME]
-            requests = [RecommendRequest(user=user, options=self._options_of(user)) for user in keys]
+            requests = [
+                RecommendRequest(
+                    user=user, user_features=self.rows.of(user), context=self.context, options=self._options_of(user)
+                )
+                for user in keys
+            ]
             answers = self.recommender.recommend(requests, histories=self.histories)
             yield _table(self.recommender, answers, keys=keys, options=self.options)
 
@@ -78,14 +104,18 @@ def recommend_users(
     users: Ids | None,
     options: RecommendOptions,
     allow_lists: Mapping[Id, Ids] | None = None,
+    user_table: pl.DataFrame | None = None,
+    context: Values | None = None,
 ) -> UserRecommendations:
     """Recommendations for users of a log, all of them by default, made while they are iterated over.
 
-    allow_lists: as in `UserRecommendations`. UnknownUsersError for users that the log does not have.
+    allow_lists: as in `UserRecommendations`; user_table: what is known of users; context: in which all of them ask.
+    UnknownUsersError for users that the log does not have.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     wanted = histories.user_ids if users is None else _known_users(users, histories)
-    return UserRecommendations(recommender, histories, wanted, options, allow_lists or {})
+    rows = UserRows(user_table, recommender.artefact.request_features)
+    return UserRecommendations(recommender, histories, wanted, options, rows, context or {}, allow_lists or {})
 
 
 def similar_items(recommender: Recommender, items: Ids, *, k: int, by: Similarity | None) -> pl.DataFrame:
@@ -124,6 +154,15 @@ def list_of_histories(histories: Any, *, what: str = "histories") -> list[Any]:
                 f"For one list give [[{history!r}, ...]]."
             )
     return listed
+
+
+def _one_each(values: Sequence[Values] | None, histories: list[Any], *, what: str) -> Sequence[Values]:
+    if values is None:
+        return [{}] * len(histories)
+    if isinstance(values, Mapping) or len(values) != len(histories):
+        got = "one for all" if isinstance(values, Mapping) else str(len(values))
+        raise InputError(f"Expected {what} for each of {len(histories)} histories, got {got}. Give a list of them.")
+    return values
 
 
 def _known_users(users: Ids, histories: LogHistories) -> pl.Series:

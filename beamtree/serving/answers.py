@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from beamtree.errors import ColdStartError, IdTypeError, UnknownIdsError, UnknownUsersError
+from beamtree.errors import ColdStartError, FeatureError, IdTypeError, UnknownIdsError, UnknownUsersError
 from beamtree.retrieval.recommender import EncodedRequest
 from beamtree.retrieval.request import Allow, Explanation, Recommendations, RecommendOptions, RecommendRequest
 from beamtree.serving.api_error import ApiError, wrong_id_type
@@ -63,6 +63,8 @@ def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: His
         raise wrong_id_type(error) from None
     except ColdStartError:
         raise ApiError(422, "no_known_items", NO_KNOWN_ITEMS) from None
+    except FeatureError as error:
+        raise ApiError(422, "wrong_features", str(error)) from None
     except UnknownIdsError as error:
         code = "unknown_user" if isinstance(error, UnknownUsersError) else "unknown_ids"
         raise ApiError(422, code, str(error), details=error.ids[:SHOWN_IDS]) from None
@@ -73,6 +75,8 @@ def _request(asked: Recommend) -> RecommendRequest:
     return RecommendRequest(
         history=asked.history,
         user=asked.user_id,
+        user_features=asked.user_features,
+        context=asked.context,
         exclude=asked.exclude or None,
         options=RecommendOptions(
             k=asked.k,

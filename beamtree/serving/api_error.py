@@ -14,7 +14,7 @@ ID_PROBLEM = f"an id is an integer of 64 bits or a text of at most {ID_CHARACTER
 VALUE_PROBLEM = f"a value is true, false, a finite number or a text of at most {CONDITION_CHARACTERS:,} characters"
 NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
-_FUNCTION_MARK = "function-"
+_BRANCH_MARKS_BEGIN = ("function-", "list[", "[key]")
 
 
 class ApiError(Exception):
@@ -106,6 +106,6 @@ def _where(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in _BRANCH_MARKS and not part.startswith(_FUNCTION_MARK):
-            text += f".{part}" if text else part
+        elif part not in _BRANCH_MARKS and not part.startswith(_BRANCH_MARKS_BEGIN):
+            text += f".{part[:SHOWN_CHARACTERS]}" if text else part[:SHOWN_CHARACTERS]
     return text

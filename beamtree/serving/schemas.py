@@ -26,6 +26,8 @@ from beamtree.serving.limits import (
     CONDITION_CHARACTERS,
     CONDITION_VALUES,
     CONDITIONS,
+    FEATURE_COLUMNS,
+    FEATURE_VALUES,
     ID_CHARACTERS,
 )
 
@@ -58,6 +60,10 @@ ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=C
 
 ConditionText = Annotated[StrictStr, Field(max_length=CONDITION_CHARACTERS)]
 Value = StrictBool | WholeNumber | Annotated[StrictFloat, Field(allow_inf_nan=False)] | ConditionText
+FeatureValue = Value | Annotated[list[Value], Field(max_length=FEATURE_VALUES)] | None
+FeatureValues = Annotated[dict[ColumnName, FeatureValue], Field(max_length=FEATURE_COLUMNS)]
+"""Values by column, null = missing."""
+
 UnknownIds = Literal["report", "ignore", "refuse"]
 
 
@@ -108,6 +114,12 @@ class Recommend(_Asked):
 
     history: list[ItemId] | None = Field(None, description="raw item ids, newest last")
     user_id: UserId | None = Field(None, description="a user of the history store, instead of a history")
+    user_features: FeatureValues = Field(
+        {}, description="of who asks: values by column of the user table that the model was fitted with"
+    )
+    context: FeatureValues = Field(
+        {}, description="in which the recommendations are shown: values by context column of the log"
+    )
     k: Count = Field(20, ge=1, description="how many items")
     beam: Count | None = Field(None, ge=1, description="nodes kept per level; default: the model's setting")
     exclude_seen: StrictBool | None = Field(None, description="leave out the history; default: the model's setting")
@@ -119,7 +131,7 @@ class Recommend(_Asked):
     fallback: Annotated[Literal["popularity", "error"], BeforeValidator(_older_spelling)] = Field(
         "popularity",
         validation_alias=AliasChoices("fallback", "without_known_items"),
-        description="for a history without any known item: the most popular items, or 422",
+        description="where neither a known item nor a feature says who asks: the most popular items, or 422",
     )
     columns: Annotated[list[ColumnName], Field(max_length=COLUMNS)] = Field(
         [], description="columns of the item table to return with each item"

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from beamtree.config import EstimatorSettings
 from beamtree.data.cooccurrence import cooccurrence_vectors
+from beamtree.data.request_features import NO_FEATURES, DatasetFeatures
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.model.embedding_init import start_near
 from beamtree.model.estimator import Estimator
-from beamtree.model.features import FeatureVectors
+from beamtree.model.features import FeatureVectors, RequestVectors
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
 from beamtree.training.checkpoint import copied, has_checkpoint
@@ -83,10 +84,12 @@ def load_or_train_estimator(
     history_length: int,
     run: EstimatorRun,
     content: FeatureVectors | None = None,
+    features: DatasetFeatures = NO_FEATURES,
 ) -> TrainedEstimator[NextItemModel]:
     """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
 
-    content: what features add to the items' vectors, before learning. While another run trains it, this one waits.
+    content: what features add to the items' vectors, before learning. features: of users and contexts. While another
+    run trains it, this one waits.
     """
     estimator = NextItemModel(
         run.settings,
@@ -94,9 +97,10 @@ def load_or_train_estimator(
         history_length=history_length,
         generator=torch.Generator().manual_seed(seed_for(run.seed, "estimator")),
         content=content,
+        offset=RequestVectors.of(features.read, width=run.settings.width),
     ).to(run.device)
     if store is None:
-        return _train(estimator, sequences, split, run=run, store=None)
+        return _train(estimator, sequences, split, run=run, store=None, features=features)
     kept = _kept(store, estimator)
     if kept is not None:
         return kept
@@ -105,7 +109,7 @@ def load_or_train_estimator(
         run.listen(EstimatorAwaited(str(store.finished), holder))
 
     with store.claimed(on_wait=tell, should_stop=run.should_stop):
-        return _kept(store, estimator) or _train(estimator, sequences, split, run=run, store=store)
+        return _kept(store, estimator) or _train(estimator, sequences, split, run=run, store=store, features=features)
 
 
 def sequence_learner(
@@ -126,6 +130,8 @@ def sequence_learner(
             proposal=proposal,
             generator=generator,
             seen_count=seen_count,
+            user_features=batch.user_features,
+            context=batch.context,
         )
 
     def divide(batch: WindowBatch) -> list[BatchPart]:
@@ -145,10 +151,18 @@ def _kept(store: EstimatorStore, estimator: NextItemModel) -> TrainedEstimator[N
 
 
 def _train(
-    estimator: NextItemModel, sequences: Sequences, split: Split, *, run: EstimatorRun, store: EstimatorStore | None
+    estimator: NextItemModel,
+    sequences: Sequences,
+    split: Split,
+    *,
+    run: EstimatorRun,
+    store: EstimatorStore | None,
+    features: DatasetFeatures,
 ) -> TrainedEstimator[NextItemModel]:
     started, validate = run.clock(), run.validate
-    windows = TrainingWindows.cut(sequences, split, length=estimator.history_length, horizon=run.horizon)
+    windows = TrainingWindows.cut(
+        sequences, split, length=estimator.history_length, horizon=run.horizon, features=features
+    )
     is_resumed = store is not None and has_checkpoint(store.unfinished)
     if run.settings.first_vectors == "cooccurrence" and not is_resumed:
         num_items, size = estimator.items.shape

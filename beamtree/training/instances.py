@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beamtree.data.features import Features
+from beamtree.data.request_features import NO_FEATURES, DatasetFeatures
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
@@ -24,7 +26,8 @@ class Batch:
     level_weights: (instances, targets, height), the label of each target's ancestor on each level; None where all are
     1, shared evenly by the targets of an instance. users: (instances,), dense; times: (instances,), of the very next
     interaction after each history. Users and times are None where nobody knows them. target_weights: (instances,
-    targets), what each target counts beside its label, about 1 on average; None where all count alike.
+    targets), what each target counts beside its label, about 1 on average; None where all count alike. user_features,
+    context: (instances,) rows, of the users and of the very next interaction; None where nothing is read.
     """
 
     histories: Histories
@@ -33,6 +36,8 @@ class Batch:
     users: Int32Array | None = None
     times: AnyArray | None = None
     target_weights: Float32Array | None = None
+    user_features: Features | None = None
+    context: Features | None = None
 
     def __post_init__(self) -> None:
         if self.targets.ndim != 2 or len(self.targets) != len(self.histories):
@@ -61,7 +66,13 @@ class Batch:
     @property
     def requests(self) -> Requests:
         """The instances as a score is asked for them: nothing is excluded, everything allowed."""
-        return Requests(self.histories, users=self.users, times=self.times)
+        return Requests(
+            self.histories,
+            users=self.users,
+            times=self.times,
+            user_features=self.user_features,
+            context=self.context,
+        )
 
     @property
     def shares(self) -> Float32Array | None:
@@ -112,6 +123,8 @@ def one_target_each(batch: Batch, *, height: int) -> Batch:
         level_weights=(chosen * np.float32(scale))[:, None],
         users=None if batch.users is None else batch.users[row],
         times=None if batch.times is None else batch.times[row],
+        user_features=None if batch.user_features is None else batch.user_features.take(row),
+        context=None if batch.context is None else batch.context.take(row),
     )
 
 
@@ -121,7 +134,7 @@ class TrainingInstances:
 
     An instance has a number; `batch` finds its span by bisection. Nothing is stored per instance, except where only
     some interactions may be targets.
-    times: of every interaction, aligned with the items of the sequences, or None.
+    times: of every interaction, aligned with the items of the sequences, or None. features: of the users and contexts.
     """
 
     sequences: Sequences
@@ -129,6 +142,7 @@ class TrainingInstances:
     first_target: int
     horizon: TargetHorizon = VERY_NEXT
     times: AnyArray | None = None
+    features: DatasetFeatures = NO_FEATURES
     _first_instance: Int64Array = field(init=False, repr=False)
     _followed: Int64Array | None = field(init=False, repr=False, default=None)
     _scale: float = field(init=False, repr=False, default=1.0)
@@ -162,6 +176,8 @@ class TrainingInstances:
             target_weights=weights_at(self.sequences, places, scale=self._scale),
             users=self.spans.user[span],
             times=None if self.times is None else self.times[history_end],
+            user_features=None if self.features.users is None else self.features.users.take(self.spans.user[span]),
+            context=None if self.features.contexts is None else self.features.contexts.take(history_end),
         )
 
     def divide(self, instances: Int64Array, parts: int) -> list[InstancePart]:

@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from beamtree.model.estimator import Estimator, InnerProductEstimator
+from beamtree.data.requests import Requests
+from beamtree.model.estimator import Estimator, InnerProductEstimator, expectations_of, scores_of
 from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.instances import Batch, InstancePart, TrainingInstances
 from beamtree.training.label_cache import LabelCache
@@ -21,7 +22,7 @@ from beamtree.training.rectify import (
     winning_child_levels,
 )
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import NOTHING, AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, Float32Array, Float64Array, Int64Array
 
 LabelsOf = Callable[[Int64Array], Labels]
 """From target leaves (instances,) to their labels."""
@@ -42,10 +43,10 @@ class RectifiedInstances:
     def __init__(
         self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, rectification: Rectification
     ) -> None:
-        labels_of_histories = _labeller(estimator, tree, rectification=rectification)
+        labels_of_requests = _labeller(estimator, tree, rectification=rectification)
 
         def labels(batch: Batch) -> tuple[Labels]:
-            labels_of = labels_of_histories(batch.histories.latest(estimator.history_length))
+            labels_of = labels_of_requests(batch.requests)
             leaves = tree.leaf_of_item[batch.targets].astype(np.int64)
             return (np.stack([labels_of(column) for column in leaves.T], axis=1),)
 
@@ -94,12 +95,10 @@ class RectifiedInstances:
         return level_weights(labels, rectification=self._rectification, height=self._height)
 
 
-def _labeller(
-    estimator: Estimator, tree: ItemTree, *, rectification: Rectification
-) -> Callable[[Int32Array], LabelsOf]:
-    """From histories to the function that gives the labels of one target for each of them."""
+def _labeller(estimator: Estimator, tree: ItemTree, *, rectification: Rectification) -> Callable[[Requests], LabelsOf]:
+    """From requests to the function that gives the labels of one target for each of them."""
     if rectification == "subtree" and isinstance(estimator, InnerProductEstimator):
         leaf_vectors = vectors_by_leaf(estimator.item_vectors(), tree)
-        return lambda histories: partial(climb, estimator.expectations(histories), leaf_vectors, tree=tree)
+        return lambda requests: partial(climb, expectations_of(estimator, requests), leaf_vectors, tree=tree)
     labels_of = _LABELS[rectification]
-    return lambda histories: partial(labels_of, scores_by_leaf(estimator.scores(histories), tree), tree=tree)
+    return lambda requests: partial(labels_of, scores_by_leaf(scores_of(estimator, requests), tree), tree=tree)

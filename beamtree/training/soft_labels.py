@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from beamtree.model.estimator import Estimator
+from beamtree.model.estimator import Estimator, scores_of
 from beamtree.training.instances import Batch, InstancePart, TrainingInstances
 from beamtree.training.label_cache import LabelCache
 from beamtree.tree.item_tree import ItemTree
@@ -29,9 +29,7 @@ class SoftInstances:
         self, instances: TrainingInstances, *, estimator: Estimator, tree: ItemTree, items: int, share: float
     ) -> None:
         def likeliest(batch: Batch) -> tuple[Int32Array, Float32Array]:
-            return likeliest_items(
-                estimator.scores(batch.histories.latest(estimator.history_length)), count=min(items, tree.num_items)
-            )
+            return likeliest_items(scores_of(estimator, batch.requests), count=min(items, tree.num_items))
 
         self._instances, self._tree, self._share = instances, tree, share
         self._cache = LabelCache(instances, likeliest)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beamtree.data.features import Features
+from beamtree.data.request_features import NO_FEATURES, DatasetFeatures
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Split
 from beamtree.model.item_softmax import WeighedTargets
@@ -20,12 +22,16 @@ class WindowBatch(NamedTuple):
     inputs: (positions,) items, oldest first within a window; targets: (positions, targets), what follows each input, -1
     where there are fewer; lengths: (windows,) inputs of each window, at least 1. shares: (positions, targets), what
     each target counts, 1 for all targets of a position together on average; None where they share it evenly.
+    user_features: of the user of each window; context: of the interaction after each position, which is all that a
+    request knows of it; None where nothing is read.
     """
 
     inputs: Int32Array
     targets: Int32Array
     lengths: Int64Array
     shares: Float32Array | None = None
+    user_features: Features | None = None
+    context: Features | None = None
 
     @property
     def labels(self) -> Int32Array | WeighedTargets:
@@ -41,7 +47,9 @@ class WindowBatch(NamedTuple):
             shift = starts[number::parts] - (np.cumsum(lengths) - lengths)
             rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
             shares = None if self.shares is None else self.shares[rows]
-            found.append(WindowBatch(self.inputs[rows], self.targets[rows], lengths, shares))
+            users = None if self.user_features is None else self.user_features.take(slice(number, None, parts))
+            context = None if self.context is None else self.context.take(rows)
+            found.append(WindowBatch(self.inputs[rows], self.targets[rows], lengths, shares, users, context))
         return found
 
 
@@ -53,20 +61,29 @@ class TrainingWindows:
     Targets before the split's first one are not learned from, except inside later windows, where they are histories.
     first, end: the window's part of the flat items, the last being no input; span_end: where its span ends.
     horizon: how targets are drawn from what follows an input. scale: what weights of targets are multiplied by, so that
-    positions count 1 on average. Windows after the last target of a user are left out.
+    positions count 1 on average. Windows after the last target of a user are left out. user: (windows,), dense;
+    features: of users and contexts, as far as they are read.
     """
 
     sequences: Sequences
     first: Int64Array
     end: Int64Array
     span_end: Int64Array
+    user: Int32Array
     length: int
     horizon: TargetHorizon
     scale: float = 1.0
+    features: DatasetFeatures = NO_FEATURES
 
     @classmethod
     def cut(
-        cls, sequences: Sequences, split: Split, *, length: int, horizon: TargetHorizon = VERY_NEXT
+        cls,
+        sequences: Sequences,
+        split: Split,
+        *,
+        length: int,
+        horizon: TargetHorizon = VERY_NEXT,
+        features: DatasetFeatures = NO_FEATURES,
     ) -> "TrainingWindows":
         """Windows of all training spans."""
         num_targets = np.maximum(split.train.end - split.train.start - split.first_target, 0)
@@ -76,7 +93,8 @@ class TrainingWindows:
         from_the_end = np.arange(len(start)) - np.repeat(first_window, num_windows)
         end = span_end - length * from_the_end
         first = np.maximum(start, end - length - 1)
-        windows = cls(sequences, first, end, span_end, length, horizon)
+        user = np.repeat(split.train.user, num_windows)
+        windows = cls(sequences, first, end, span_end, user, length, horizon, features=features)
         if sequences.weights is None:
             return windows
         windows = windows.take(np.flatnonzero(sequences.count_targets(first + 1, span_end) > 0))
@@ -92,7 +110,8 @@ class TrainingWindows:
 
     def take(self, chosen: Int64Array) -> "TrainingWindows":
         """Some of the windows."""
-        return replace(self, first=self.first[chosen], end=self.end[chosen], span_end=self.span_end[chosen])
+        kept = {name: getattr(self, name)[chosen] for name in ("first", "end", "span_end", "user")}
+        return replace(self, **kept)
 
     def counts(self, num_items: int) -> Int64Array:
         """How often each item (items,) is next in line."""
@@ -114,7 +133,15 @@ class TrainingWindows:
         shares = weights_at(self.sequences, places, scale=self.scale)
         if shares is not None:
             shares /= np.maximum((places != NOTHING).sum(axis=1, keepdims=True, dtype=np.float32), 1.0)
-        return WindowBatch(self.sequences.items[following - 1], items_at(self.sequences, places), lengths, shares)
+        users, contexts = self.features.users, self.features.contexts
+        return WindowBatch(
+            self.sequences.items[following - 1],
+            items_at(self.sequences, places),
+            lengths,
+            shares,
+            user_features=None if users is None else users.take(self.user[chosen]),
+            context=None if contexts is None else contexts.take(following),
+        )
 
     def _scale(self) -> float:
         """One over what a position counts on average: nothing after the last target, the mean weight before it."""

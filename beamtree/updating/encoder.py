@@ -12,6 +12,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.fitting.computation import learning_device
+from beamtree.model.features import RequestVectors
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.tower import TOWER
 from beamtree.training.checkpoint import Arrays, Identity
@@ -30,6 +31,8 @@ OLD_SHARE = 0.3
 """Of these, old ones, so that nothing is forgotten."""
 RATE_SHARE = 0.5
 """Of the learning rate of a fit, where an update begins."""
+LEARNED = ("encoder.", "offset.")
+"""What the names of arrays of a tower that were learned begin with, beside its table."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,9 @@ def saved_encoder(artefact: Artefact) -> NextItemModel:
         num_items=len(vectors),
         history_length=config.estimator.decided_history_length,
         generator=torch.Generator().manual_seed(config.training.seed),
+        offset=RequestVectors.like(arrays),
     )
-    state = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items() if name.startswith("encoder.")}
+    state = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items() if name.startswith(LEARNED)}
     encoder.load_state_dict(state | {"items": torch.from_numpy(vectors)})
     return encoder
 
@@ -74,7 +78,11 @@ def learn_on(
     settings, seed = config.estimator, config.training.seed
     encoder.to(learning_device(config))
     windows = TrainingWindows.cut(
-        dataset.sequences, split, length=encoder.history_length, horizon=TargetHorizon.of(config.training, seed=seed)
+        dataset.sequences,
+        split,
+        length=encoder.history_length,
+        horizon=TargetHorizon.of(config.training, seed=seed),
+        features=dataset.features,
     )
     chosen = _chosen(windows, dataset, known_end=known_end, most=_most_positions(config), seed=seed)
     if len(chosen) == 0:

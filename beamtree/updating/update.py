@@ -125,6 +125,7 @@ def update_model(
         half_life_days=settings.half_life_days,
         user_table=users,
     )
+    extended = replace(extended, dataset=extended.dataset.reading(artefact.request_features))
     split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
     weights = dict(grown.weights)
     optimiser, trend = dict(state.optimiser), None
@@ -214,6 +215,7 @@ def _run(extended: ExtendedLog, split: Split, *, config: Config, continuation: C
         first_target=split.first_target,
         horizon=TargetHorizon.of(config.training, seed=config.training.seed),
         times=dataset.timestamps,
+        features=dataset.features,
     )
     return FitRun(dataset, split, config, None, continuation.listen, continuation.should_stop, instances)
 

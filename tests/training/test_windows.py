@@ -21,7 +21,7 @@ def test_windows_count_what_is_next_in_line() -> None:
 def test_windows_make_every_interaction_after_the_first_a_target_once() -> None:
     sequences = sequences_of([[0, 1, 2, 3, 4, 5, 0], [4, 5]])
     windows = TrainingWindows.cut(sequences, split_none(sequences), length=4)
-    inputs, wanted, lengths, _ = windows.batch(np.arange(len(windows)))
+    inputs, wanted, lengths, *_ = windows.batch(np.arange(len(windows)))
     assert lengths.tolist() == windows.lengths[[2, 1, 0]].tolist() == [1, 2, 4], "the shortest first"
     assert inputs.tolist() == [4, 0, 1, 2, 3, 4, 5]
     assert wanted.tolist() == [[5], [1], [2], [3], [4], [5], [0]]

@@ -24,7 +24,7 @@ class SasRecVectors:
 
     def queries(self, requests: Requests) -> Float32Array:
         """As `VectorSource.queries`."""
-        return self.encoder.expectations(requests.histories.latest(self.encoder.history_length))
+        return self.encoder.expectations_of(requests)
 
 
 def sasrec_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> SasRecVectors:

@@ -23,9 +23,10 @@ from beamtree.config import EstimatorSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
-from beamtree.evaluation.answers import ScoredItems, ScoresHistories
+from beamtree.evaluation.answers import ScoredItems
 from beamtree.fitting.computation import learning_device
 from beamtree.model.embedding_init import start_near
+from beamtree.model.estimator import Estimator
 from beamtree.model.item_softmax import WeighedTargets, item_softmax_loss, look_up
 from beamtree.model.next_item import HISTORIES_AT_A_TIME
 from beamtree.model.packing import Packing
@@ -165,7 +166,7 @@ def learn_queries(
     return learn(settings, make, dataset, split, budget=budget)
 
 
-def answers_of(model: ScoresHistories, dataset: Dataset, split: Split) -> ScoredItems:
+def answers_of(model: Estimator, dataset: Dataset, split: Split) -> ScoredItems:
     """Answers of a model; popular items where the history is empty."""
     counts = popular_items(dataset, split).counts.astype(np.float32)
 

@@ -1,4 +1,4 @@
-// A request's history: whole, oldest item first.
+// What a request is scored by: its whole history, oldest item first, and who asks in which context.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,11 @@ namespace beamtree {
 struct HistorySpan {
     const std::int32_t* items;
     index_t length;
+};
+
+struct Asked {
+    HistorySpan history;
+    const float* offset = nullptr;  // (width of the tower,), what users' features and the context add; null = nothing
 };
 
 }  // namespace beamtree

@@ -27,11 +27,12 @@ class RequestScores {
     // Where one request has all threads: more than one piece each, so that a thread that is held up delays less.
     static constexpr index_t tasks_per_thread = 2;
 
-    void prepare(const Score& score, const HistorySpan& history, const Eligible& eligible, index_t level, bool spread) {
+    void prepare(const Score& score, const Asked& asked, const Eligible& eligible, index_t level, bool spread) {
         score_ = &score;
+        const HistorySpan& history = asked.history;
         if (score.memory != nullptr)
             evidence_.collect(*score.memory, score.tree, history.items, history.length, eligible, level);
-        if (score.tower != nullptr) encoded_.prepare(*score.tower, score.tree, history);
+        if (score.tower != nullptr) encoded_.prepare(*score.tower, score.tree, history, asked.offset);
         if (score.attention == nullptr) return;
         first_attended_ = std::max(level, score.attention_from);
         // From a table of its own the history is the same on all levels.

@@ -37,7 +37,7 @@ struct Found {
 class BeamSearch {
    public:
     // Searches for one request on the calling thread, or with all threads when spread is set.
-    void run(const Score& score, const HistorySpan& history, const Eligible& eligible, index_t beam, index_t k, bool spread,
+    void run(const Score& score, const Asked& asked, const Eligible& eligible, index_t beam, index_t k, bool spread,
              Found found) {
         const Tree& tree = score.tree;
         index_t level = tree.height;
@@ -50,7 +50,7 @@ class BeamSearch {
             for (index_t node = 0; node < tree.size(level); ++node)
                 if (eligible.enters(node, level)) nodes_.push_back(node);
         }
-        request_.prepare(score, history, eligible, level, spread);
+        request_.prepare(score, asked, eligible, level, spread);
         for (;; ++level) {
             scores_.resize(nodes_.size());
             request_.score(level, nodes_.data(), static_cast<index_t>(nodes_.size()), scores_.data(), spread);
@@ -111,10 +111,10 @@ class BeamSearch {
 };
 
 // The best k of all eligible leaves, each scored.
-inline void exact_scan(const Score& score, const HistorySpan& history, const Eligible& eligible, index_t k, Found found) {
+inline void exact_scan(const Score& score, const Asked& asked, const Eligible& eligible, index_t k, Found found) {
     const Tree& tree = score.tree;
     RequestScores request;
-    request.prepare(score, history, eligible, tree.height, false);
+    request.prepare(score, asked, eligible, tree.height, false);
     const bool all = eligible.total() == tree.leaves;
     const std::vector<index_t> leaves = all ? std::vector<index_t>() : eligible.leaves();
     const index_t count = all ? tree.leaves : static_cast<index_t>(leaves.size());

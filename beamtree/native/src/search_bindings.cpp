@@ -58,9 +58,12 @@ struct Requests {
     index_t count;
     const LeafSet* shared;  // leaves that any request may return, null = all
     Exclusions excluded;
+    const float* offsets;  // (count, width) of the tower, null = none
+    index_t width;
 
-    HistorySpan history(index_t request) const {
-        return HistorySpan{items + starts[request], static_cast<index_t>(ends[request] - starts[request])};
+    Asked one(index_t request) const {
+        return Asked{HistorySpan{items + starts[request], static_cast<index_t>(ends[request] - starts[request])},
+                     offsets == nullptr ? nullptr : offsets + request * width};
     }
     Eligible eligible(const Tree& tree, index_t request) const {
         return Eligible(tree, shared, excluded.leaves(tree, request));
@@ -74,14 +77,22 @@ struct PyRequests {
     std::shared_ptr<PyLeafSet> allowed;
     std::optional<Array1<std::int32_t>> excluded_items;
     std::optional<Array1<std::int64_t>> excluded_offsets;
+    std::optional<Array2<float>> offsets;
 
-    Requests of(const Tree& tree) const {
+    Requests of(const PyScore& score) const {
+        const Tree& tree = score.tree->tree;
         const index_t count = extent(starts, 0);
+        if (offsets) {
+            require(score.kept_tower != nullptr, "offsets: the score has no tower to add them to");
+            require(extent(*offsets, 0) == count, "offsets: expected one per request");
+            require(extent(*offsets, 1) == score.kept_tower->encoder->width, "offsets: expected rows of the tower's width");
+        }
         require_spans(items, starts, ends, tree.items);
         require(!allowed || allowed->size == tree.leaves, "allowed: made for another tree");
         const LeafSet* occupied = tree.has_vacancies ? &tree.occupied_leaves : nullptr;
         return Requests{items.data(), starts.data(), ends.data(), count, allowed ? &allowed->leaves : occupied,
-                        exclusions_of(excluded_items, excluded_offsets, count, tree)};
+                        exclusions_of(excluded_items, excluded_offsets, count, tree),
+                        offsets ? offsets->data() : nullptr, offsets ? extent(*offsets, 1) : 0};
     }
 };
 
@@ -101,11 +112,11 @@ void answer(const Score& score, const Requests& asked, const How& how, std::int3
         const Eligible eligible = asked.eligible(score.tree, request);
         index_t beam = static_cast<index_t>(how.beams[request]);
         if (how.widen) beam += std::min(eligible.excluded(), beam);
-        searcher.run(score, asked.history(request), eligible, beam, how.k, spread, found_of(request));
+        searcher.run(score, asked.one(request), eligible, beam, how.k, spread, found_of(request));
     };
     if (how.beams == nullptr)
         for (index_t request = 0; request < asked.count; ++request)
-            exact_scan(score, asked.history(request), asked.eligible(score.tree, request), how.k, found_of(request));
+            exact_scan(score, asked.one(request), asked.eligible(score.tree, request), how.k, found_of(request));
     else if (asked.count < ThreadPool::shared().size())
         for (index_t request = 0; request < asked.count; ++request) descend(request, true);
     else
@@ -114,7 +125,7 @@ void answer(const Score& score, const Requests& asked, const How& how, std::int3
 
 nb::tuple search(const PyScore& score, const PyRequests& requests, const std::optional<Array1<std::int64_t>>& beams,
                  index_t k, bool widen) {
-    const Requests asked = requests.of(score.tree->tree);
+    const Requests asked = requests.of(score);
     require(1 <= k && k <= std::numeric_limits<std::int32_t>::max(), "k: expected from 1 to 2^31 - 1");
     if (beams) {
         require(extent(*beams, 0) == asked.count, "beam_widths: expected one per request");
@@ -133,7 +144,7 @@ nb::tuple search(const PyScore& score, const PyRequests& requests, const std::op
 nb::object score_nodes_of(const PyScore& score, const PyRequests& requests, index_t request, index_t level,
                           const Array1<std::int64_t>& nodes) {
     const Tree& tree = score.tree->tree;
-    const Requests asked = requests.of(tree);
+    const Requests asked = requests.of(score);
     require(0 <= request && request < asked.count, "request: there is none of this number");
     require(0 <= level && level <= tree.height, "level: expected one of the tree");
     require_range(nodes, 0, tree.size(level), "nodes");
@@ -143,7 +154,7 @@ nb::object score_nodes_of(const PyScore& score, const PyRequests& requests, inde
         nb::gil_scoped_release release;
         RequestScores prepared;
         const Score whole = score.score();
-        prepared.prepare(whole, asked.history(request), asked.eligible(tree, request), level, true);
+        prepared.prepare(whole, asked.one(request), asked.eligible(tree, request), level, true);
         prepared.score(level, places.data(), extent(nodes, 0), scores.data(), true);
     }
     return to_numpy(std::move(scores), {extent(nodes, 0)});
@@ -159,10 +170,11 @@ void bind_search(nb::module_& m) {
             "__init__",
             [](PyRequests* self, Array1<std::int32_t> items, Array1<std::int64_t> starts, Array1<std::int64_t> ends,
                std::shared_ptr<PyLeafSet> allowed, std::optional<Array1<std::int32_t>> excluded_items,
-               std::optional<Array1<std::int64_t>> excluded_offsets) {
-                new (self) PyRequests{items, starts, ends, allowed, excluded_items, excluded_offsets};
+               std::optional<Array1<std::int64_t>> excluded_offsets, std::optional<Array2<float>> offsets) {
+                new (self) PyRequests{items, starts, ends, allowed, excluded_items, excluded_offsets, offsets};
             },
-            "items"_a, "starts"_a, "ends"_a, "allowed"_a.none(), "excluded_items"_a.none(), "excluded_offsets"_a.none());
+            "items"_a, "starts"_a, "ends"_a, "allowed"_a.none(), "excluded_items"_a.none(), "excluded_offsets"_a.none(),
+            "offsets"_a.none());
     m.def("allow", &allow);
     m.def("search", &search, "score"_a, "requests"_a, "beam_widths"_a.none(), "k"_a, "widen"_a);
     m.def("score_nodes", &score_nodes_of, "score"_a, "requests"_a, "request"_a, "level"_a, "nodes"_a);

@@ -38,12 +38,15 @@ struct Tower {
 // One request's vector, and the scores that follow from it.
 class EncodedRequest {
    public:
-    void prepare(const Tower& tower, const Tree& tree, const HistorySpan& history) {
+    // offset: (width,), added to the encoded history, null = nothing.
+    void prepare(const Tower& tower, const Tree& tree, const HistorySpan& history, const float* offset) {
         tower_ = &tower;
         tree_ = &tree;
         const index_t width = tower.encoder.width;
         vector_.resize(round_up(width, lanes<float>));
         tower.encode(tree, history, vector_.data());
+        if (offset != nullptr)
+            for (index_t j = 0; j < width; ++j) vector_[j] += offset[j];
         for (index_t j = 0; j < width; ++j) vector_[j] *= tower.weight;
     }
 

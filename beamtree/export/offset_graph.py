@@ -1,0 +1,66 @@
+"""What features of users and contexts add to encoded histories, as ONNX operators for a whole batch.
+
+user_entries      int64 (batch, any)      rows of the table of users' features that each request has
+user_weights      float32 (batch, any)    what each of them counts, 0 for none
+user_vectors      float32 (batch, size)   numbers of columns that hold vectors, where there are any
+context_entries, context_weights, context_vectors    the same of the contexts
+
+There are only those inputs whose features the model reads. All of them may be left out: then nothing is known.
+"""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import TensorProto, ValueInfoProto, helper
+
+from beamtree.data.request_features import RequestFeatures
+from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.native.offset_arrays import CONTEXT, USER, FeatureArrays, OffsetArrays
+
+
+class OffsetGraph:
+    """Adds the inputs and the sums to a graph, with one row where nothing is given."""
+
+    def __init__(self, graph: GraphBuilder, arrays: OffsetArrays) -> None:
+        self.inputs: list[ValueInfoProto] = []
+        self._graph = graph
+        pairs = (("user", arrays.user), ("context", arrays.context))
+        self._vectors = [self._owner(name, tables) for name, tables in pairs if tables is not None]
+
+    def add(self, requests: str, *, width: int) -> str:
+        """Offsets (batch, width); requests: the size of the batch (1,)."""
+        graph = self._graph
+        shape = graph.apply("Concat", requests, graph.integers(width), axis=0)
+        first, *others = (graph.apply("Expand", vectors, shape) for vectors in self._vectors)
+        for vectors in others:
+            first = graph.apply("Add", first, vectors)
+        return first
+
+    def _owner(self, name: str, tables: FeatureArrays) -> str:
+        """Vectors (batch or 1, width) of the features of users or of contexts."""
+        graph = self._graph
+        entries = self._input(f"{name}_entries", np.zeros((1, 1), dtype=np.int64), f"{name}_rows")
+        weights = self._input(f"{name}_weights", np.zeros((1, 1), dtype=np.float32), f"{name}_rows")
+        rows = graph.apply("Gather", graph.constant(f"{name}_embedding", tables.embedding), entries)
+        weighed = graph.apply("Mul", rows, graph.apply("Unsqueeze", weights, graph.integers(2)))
+        vectors = graph.apply("ReduceSum", weighed, graph.integers(1), keepdims=0)
+        if tables.projection is None:
+            return vectors
+        size = len(tables.projection)
+        given = self._input(f"{name}_vectors", np.zeros((1, size), dtype=np.float32), size)
+        projected = graph.apply("MatMul", given, graph.constant(f"{name}_projection", tables.projection))
+        return graph.apply("Add", vectors, projected)
+
+    def _input(self, name: str, default: AnyArray, columns: str | int) -> str:
+        """An input that may be left out: a constant of the same name stands in for it."""
+        kind = TensorProto.INT64 if default.dtype == np.int64 else TensorProto.FLOAT
+        self.inputs.append(helper.make_tensor_value_info(name, kind, [f"{name}_batch", columns]))
+        return self._graph.constant(name, default)
+
+
+def feature_facts(read: RequestFeatures, tower: Mapping[str, AnyArray]) -> dict[str, str]:
+    """What a person needs to know to fill the inputs: the columns as JSON, nothing where the tower reads none."""
+    if not any(f"{prefix}.embedding" in tower for prefix in (USER, CONTEXT)):
+        return {}
+    return {"request_features": json.dumps(read.as_json())}

@@ -1,0 +1,88 @@
+"""What a request adds to its encoded history: one vector from who asks and from the context, computed in NumPy.
+
+offset of a request  =  vector of the user's features  +  vector of the context's features
+vector of features   =  sum over their entries of weight * embedding[entry]  +  vector @ projection
+
+Whatever scores with a tower takes the offsets from here, so that the kernels and torch add the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from beamtree.data.features import Features
+from beamtree.data.requests import Requests
+from beamtree.errors import InputError
+from beamtree.native.shapes import checked_shape
+from beamtree.types import AnyArray, Float32Array
+
+USER, CONTEXT = "offset.user", "offset.context"
+"""What the names of the arrays begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureArrays:
+    """embedding: (rows of the schema, width); projection: (numbers in vectors, width), None where there are none."""
+
+    embedding: Float32Array
+    projection: Float32Array | None
+
+    def vectors(self, features: Features) -> Float32Array:
+        """(rows, width), float32; a row does not depend on the rows beside it, not even in its last bit.
+
+        InputError where the features were encoded for other tables.
+        """
+        size = 0 if self.projection is None else len(self.projection)
+        if features.vectors.shape[1] != size or features.entries.max(initial=0) >= len(self.embedding):
+            raise InputError(
+                f"Expected features for {len(self.embedding)} rows and vectors of {size} numbers, got entries up to "
+                f"{features.entries.max(initial=0)} and {features.vectors.shape[1]} numbers. Encode them with the "
+                "columns that the model was fitted with."
+            )
+        summed = np.zeros((len(features), self.embedding.shape[1]), dtype=np.float32)
+        for place in range(features.entries.shape[1]):
+            summed += features.weights[:, place, None] * self.embedding[features.entries[:, place]]
+        # One number after the other: the order of the sums in a matrix product may depend on the number of rows.
+        for place in range(size):
+            summed += features.vectors[:, place, None] * self.projection[place]  # type: ignore[index]
+        return summed
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetArrays:
+    """The tables of a tower that reads features of users, of contexts, or of both."""
+
+    user: FeatureArrays | None
+    context: FeatureArrays | None
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, AnyArray], *, width: int) -> OffsetArrays | None:
+        """From arrays by name, such as offset.user.embedding; None where there are none.
+
+        InputError where an array is of another shape or type.
+        """
+        user, context = (_tables(arrays, prefix, width=width) for prefix in (USER, CONTEXT))
+        return None if user is None and context is None else cls(user, context)
+
+    def offsets(self, requests: Requests) -> Float32Array | None:
+        """(requests, width); None where the requests say nothing of who asks and in which context."""
+        pairs = ((self.user, requests.user_features), (self.context, requests.context))
+        found = [tables.vectors(features) for tables, features in pairs if tables is not None and features is not None]
+        return sum(found[1:], start=found[0]) if found else None
+
+
+def _tables(arrays: Mapping[str, AnyArray], prefix: str, *, width: int) -> FeatureArrays | None:
+    embedding, projection = f"{prefix}.embedding", f"{prefix}.projection"
+    if embedding not in arrays:
+        return None
+    for name in (embedding, projection):
+        if name in arrays:
+            checked_shape(arrays, name, (None, width))
+            if arrays[name].dtype != np.float32:
+                raise InputError(
+                    f"Expected a tower's {name} as float32, got {arrays[name].dtype}. Save or download the model again."
+                )
+    return FeatureArrays(arrays[embedding], arrays.get(projection))

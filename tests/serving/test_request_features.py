@@ -1,0 +1,90 @@
+"""POST /v1/recommend with features of users and contexts."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from beamtree.artefact import Artefact, save_artefact
+from beamtree.config import Config
+from beamtree.data.features import FeatureSchema
+from beamtree.data.request_features import RequestFeatures
+from beamtree.native.offset_arrays import CONTEXT, USER
+from beamtree.tree.build import plant, random_order
+from tests.serving.conftest import StartServer
+from tests.serving.models import TINY, random_tower
+from tests.serving.server import Server
+
+USERS = pl.DataFrame({"city": ["Oslo", "Rome"] * 4, "age": [20.0, 40.0, 30.0, 50.0] * 2})
+CONTEXTS = pl.DataFrame({"device": ["phone", "tablet"] * 4})
+READ = RequestFeatures(FeatureSchema.infer(USERS), FeatureSchema.infer(CONTEXTS))
+
+
+@pytest.fixture
+def server(tmp_path: Path, start: StartServer) -> Server:
+    """A model with a tower of random numbers that reads city, age and device."""
+    generator = np.random.default_rng(5)
+    tree = plant(random_order(60, generator=generator), branching=2)
+    tower: dict[str, Any] = random_tower(tree, generator=generator)
+    for prefix, schema in ((USER, READ.user), (CONTEXT, READ.context)):
+        tower[f"tower/{prefix}.embedding"] = generator.normal(0.0, 3.0, (schema.num_rows, 4)).astype(np.float32)
+    artefact = Artefact(
+        config=Config.resolve(TINY | {"model": {"parts": ("tower",)}}),
+        weights=tower,
+        tree=tree,
+        popularity=np.arange(60)[::-1].copy(),
+        item_table=pl.DataFrame({"item_id": list(range(100, 160))}),
+        data_fingerprint="",
+        request_features=READ,
+    )
+    save_artefact(tmp_path / "model", artefact)
+    return start(tmp_path / "model")
+
+
+def test_features_decide_what_is_recommended_and_who_has_no_history_is_no_stranger(server: Server) -> None:
+    def asked(**body: Any) -> dict[str, Any]:
+        [result] = server.post("/v1/recommend", {"k": 8, **body}).json["results"]
+        return {**result, "ids": [item["item_id"] for item in result["items"]]}
+
+    bare = asked(history=[100, 101])
+    known = [
+        asked(history=[100, 101], user_features={"city": "Oslo", "age": 33}),
+        asked(history=[100, 101], user_features={"city": "Rome", "age": None}),
+        asked(history=[100, 101], context={"device": "phone"}),
+        asked(history=[100, 101], context={"device": "tablet"}, user_features={"city": "Oslo"}),
+    ]
+    assert len({tuple(one["ids"]) for one in [bare, *known]}) == 5
+    newcomer = asked(history=[], user_features={"city": "Oslo"})
+    assert newcomer["source"] == "beam"
+    assert newcomer["history_used"] == 0
+    assert newcomer["ids"] != list(range(100, 108))
+    stranger = asked(history=[], user_features={"city": None})
+    assert stranger["source"] == "popularity"
+    assert stranger["ids"] == list(range(100, 108))
+    assert asked(history=[], fallback="error", context={"device": "phone"})["source"] == "beam"
+    assert server.post("/v1/recommend", {"history": [], "fallback": "error"}).code == "no_known_items"
+    explained = asked(history=[], user_features={"city": "Oslo"}, explain=True)
+    assert explained["ids"] == newcomer["ids"]
+    assert explained["items"][0]["parts"]["tower"] == pytest.approx(explained["items"][0]["score"])
+
+    many = {"requests": [{"history": [100, 101], "k": 8}, {"history": [], "k": 8, "user_features": {"city": "Oslo"}}]}
+    results = server.post("/v1/recommend", many).json["results"]
+    assert [[item["item_id"] for item in one["items"]] for one in results] == [bare["ids"], newcomer["ids"]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"user_features": {"town": "Oslo"}}, "user_features: there is no column 'town'; the model reads city, age"),
+        ({"user_features": {"age": "old"}}, "user_features: expected age as a number or an ISO date"),
+        ({"context": {"device": ["phone"]}}, "context: expected device as a text, a number or a boolean"),
+    ],
+)
+def test_other_features_than_at_the_fit_are_refused(server: Server, given: dict[str, Any], message: str) -> None:
+    refused = server.post("/v1/recommend", {"history": [100], **given})
+    assert (refused.status, refused.code) == (422, "wrong_features")
+    assert message in refused.json["error"]["message"]
+    schema = server.get("/openapi.json").json["components"]["schemas"]["Recommend"]["properties"]
+    assert schema["user_features"]["maxProperties"] == schema["context"]["maxProperties"] == 64

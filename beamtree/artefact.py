@@ -31,7 +31,7 @@ from beamtree.tree.item_tree import NO_ITEMS, ItemTree
 
 KIND = "beamtree model"
 MODEL_CARD = "README.md"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 OLDEST_FORMAT_VERSION = 1
 """Format 1 knew one part of the score, attention, and did not name it. Up to format 2, memory did not know how readily
 items return: own repeats of all items counted alike. Up to format 4, no item could be removed: older readers would go

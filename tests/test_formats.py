@@ -13,6 +13,7 @@ from beamtree import artefact as artefact_module
 from beamtree.artefact import FORMAT_VERSION, Artefact, load_artefact, save_artefact
 from beamtree.errors import ArtefactError
 from beamtree.model.memory import Memory
+from beamtree.recommender import DeepTreeRetriever
 from beamtree.storage import MANIFEST
 from tests.fixtures import (
     write_artefact_v1,
@@ -20,6 +21,7 @@ from tests.fixtures import (
     write_artefact_v3,
     write_artefact_v4,
     write_artefact_v5,
+    write_artefact_v6,
 )
 from tests.small import assert_same_bytes
 
@@ -29,6 +31,7 @@ WRITERS = {
     3: write_artefact_v3,
     4: write_artefact_v4,
     5: write_artefact_v5,
+    6: write_artefact_v6,
 }
 Answers = list[list[dict[str, Any]]]
 
@@ -110,6 +113,17 @@ def test_the_model_of_format_5_still_loads() -> None:
     assert found.item_table["item_id"].to_list() == [*range(11, 19)]
     assert found.tree.removed.tolist() == [2], "13 is there for histories, and in no answer"
     assert found.fitted_items.height == 6
+
+
+def test_the_model_of_format_6_still_loads() -> None:
+    found = load_artefact(write_artefact_v6.DIRECTORY)
+    assert_same_facts(found, write_artefact_v6.artefact())
+    assert found.part("tower")["encoder.length"] == 5
+    assert found.request_features == write_artefact_v6.artefact().request_features
+    oslo, bergen = ([{"city": city}] for city in ("Oslo", "Bergen"))
+    model = DeepTreeRetriever.load(write_artefact_v6.DIRECTORY)
+    lists = [model.recommend_histories([[11]], user_features=who)["item_id"].to_list() for who in (oslo, bergen)]
+    assert lists[0] != lists[1], "who asks makes a difference"
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5])

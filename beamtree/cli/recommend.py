@@ -90,8 +90,8 @@ def recommend(
     single = users is not None or user_table is not None or user_feature or context
     if machines is not None and (log is None or out is None or single):
         raise InputError(
-            "--cluster recommends for all users of a log, by their histories: give --log and --out, and none of --users, "
-            "--user-table, --user-feature and --context."
+            "--cluster recommends for all users of a log, by their histories: give --log and --out, and none of "
+            "--users, --user-table, --user-feature and --context."
         )
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")

@@ -28,6 +28,8 @@ HASHED_ROWS: Final = 32
 """Rows that all rare and unknown values of a column share."""
 MOST_VALUES: Final = 20_000
 """Values of a column with a row of their own, the most frequent ones."""
+MOST_NUMBERS: Final = 65_536
+"""Of a vector."""
 FEWEST_SHARING: Final = 2
 """A value of fewer rows than this says nothing that others could learn from."""
 QUANTILES: Final = 16
@@ -88,6 +90,11 @@ class FeatureColumn:
         """What a column has to be remembered by; DataError where it cannot be read as this kind."""
         if kind == "vector":
             vectors = _vectors(column)
+            if vectors.shape[1] > MOST_NUMBERS:
+                raise DataError(
+                    f"Expected vectors of at most {MOST_NUMBERS:,} numbers in the column {column.name!r}, got "
+                    f"{vectors.shape[1]:,}. Project them to fewer, or leave the column out."
+                )
             lengths = np.linalg.norm(vectors, axis=1)
             typical = float(lengths[lengths > 0.0].mean()) if (lengths > 0.0).any() else 1.0
             return cls(column.name, kind, size=vectors.shape[1], scale=typical)
@@ -105,6 +112,22 @@ class FeatureColumn:
         """Rows of the embedding table."""
         return len(self.quantiles) + (len(self.values) + HASHED_ROWS if self.kind.startswith("categor") else 0)
 
+    @property
+    def can_encode(self) -> bool:
+        """Whether what is remembered is of its kind, as `of` remembers it: files of unknown origin hold anything."""
+        texts = (self.name, *self.values, self.separator or "")
+        numbers = np.array(self.quantiles)
+        return (
+            all(text.encode(errors="ignore").decode() == text for text in texts)
+            and len(set(self.values)) == len(self.values)
+            and (not self.values or self.kind in ("category", "categories"))
+            and (self.separator is None or (self.kind == "categories" and self.separator != ""))
+            and bool(self.quantiles) == (self.kind == "number")
+            and bool(np.isfinite(numbers).all() and (np.diff(numbers) > 0.0).all())
+            and (0 <= self.size <= MOST_NUMBERS if self.kind == "vector" else self.size == 0)
+            and self.scale > 0.0
+        )
+
     def entries(self, column: pl.Series) -> pl.DataFrame:
         """The rows of the embedding table, from 0 on, that each row of the column has: columns row, entry, weight."""
         if self.kind == "number":
@@ -119,7 +142,9 @@ class FeatureColumn:
         return joined.select(ROW, ENTRY, (pl.len().over(ROW).cast(pl.Float64) ** -0.5).alias(WEIGHT))
 
     def vectors(self, column: pl.Series) -> Float32Array:
-        """Vectors (rows, size), scaled; DataError where they have another size."""
+        """Vectors (rows, size), scaled, zeros where one is missing; DataError where they have another size."""
+        if column.null_count() == len(column):
+            return np.zeros((len(column), self.size), dtype=np.float32)
         vectors = _vectors(column)
         if vectors.shape[1] != self.size:
             raise DataError(
@@ -158,7 +183,7 @@ class FeatureSchema:
             tuple(
                 FeatureColumn.of(column, kind)
                 for column, kind in kinds
-                if kind is not None and kind != "ignore" and column.null_count() < len(column)
+                if kind is not None and kind != "ignore" and _has_values(column)
             )
         )
 
@@ -202,13 +227,19 @@ class FeatureSchema:
 
     @classmethod
     def from_json(cls, columns: object) -> Self:
-        """What `as_json` gave; DataError where it is something else."""
+        """What `as_json` gave; DataError where it is something else, or could encode no value."""
         try:
-            return cls(TypeAdapter(tuple[FeatureColumn, ...]).validate_python(columns))
+            read = TypeAdapter(tuple[FeatureColumn, ...]).validate_python(columns)
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"]))
             raise DataError(f"The features of the model cannot be read: {place}: {fault['msg']}.") from error
+        names = [column.name for column in read]
+        for column in read:
+            if not column.can_encode or names.count(column.name) > 1:
+                problem = "contradicts itself" if names.count(column.name) == 1 else "is there twice"
+                raise DataError(f"The features of the model cannot be read: the column {column.name!r} {problem}.")
+        return cls(read)
 
 
 def _kind_of(column: pl.Series) -> FeatureKind | None:
@@ -231,6 +262,11 @@ def _kind_of(column: pl.Series) -> FeatureKind | None:
         distinct = _exploded(column, separator)[VALUE].n_unique()
         return "categories" if distinct <= NAMES_THINGS * len(present) else None
     return "category" if present.n_unique() <= NAMES_THINGS * len(present) else None
+
+
+def _has_values(column: pl.Series) -> bool:
+    present = column.drop_nulls()
+    return bool(present.is_finite().any()) if present.dtype.is_float() else not present.is_empty()
 
 
 def _is_text(dtype: object) -> bool:

@@ -99,6 +99,17 @@ def test_vectors_are_scaled_and_must_keep_their_size() -> None:
         FeatureSchema.infer(pl.DataFrame({"vector": [[1.0], [1.0, 2.0]]}))
 
 
+def test_vectors_may_all_be_missing() -> None:
+    schema = FeatureSchema.infer(TABLE.select("vector"))
+    nobody_gives_one = pl.DataFrame({"vector": [None, None]}, schema={"vector": pl.List(pl.Float32)})
+    assert schema.encode(nobody_gives_one).vectors.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_column_without_any_number_is_left_out() -> None:
+    table = pl.DataFrame({"price": [float("nan"), float("inf"), None], "weight": [float("nan"), 2.0, None]})
+    assert kinds(FeatureSchema.infer(table)) == {"weight": "number"}
+
+
 def test_columns_that_a_later_table_lacks_are_missing() -> None:
     features = FeatureSchema.infer(TABLE).encode(pl.DataFrame({"item_id": [9]}))
     assert len(features) == 1
@@ -111,6 +122,38 @@ def test_a_schema_survives_a_file() -> None:
     assert FeatureSchema.from_json(schema.as_json()) == schema
     with pytest.raises(DataError, match="features of the model cannot be read"):
         FeatureSchema.from_json([{"name": "x", "kind": "colour"}])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"kind": "category", "values": ["a", "a"]},
+        {"kind": "category", "values": ["\ud800"]},
+        {"kind": "category", "quantiles": [1.0]},
+        {"kind": "category", "separator": "|"},
+        {"kind": "categories", "separator": ""},
+        {"kind": "category", "size": 2},
+        {"kind": "number"},
+        {"kind": "number", "quantiles": [2.0, 1.0]},
+        {"kind": "number", "quantiles": [1.0, float("nan")]},
+        {"kind": "number", "quantiles": [1.0], "values": ["a"]},
+        {"kind": "vector", "size": -1},
+        {"kind": "vector", "size": 2**62},
+        {"kind": "vector", "size": 2, "separator": "|"},
+        {"kind": "vector", "size": 2, "scale": 0.0},
+        {"kind": "vector", "size": 2, "scale": float("nan")},
+        {"kind": "number", "quantiles": [1.0], "name": "\udfff"},
+    ],
+)
+def test_a_column_that_contradicts_itself_is_refused(column: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"cannot be read: the column .* contradicts itself"):
+        FeatureSchema.from_json([{"name": "x"} | column])
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    columns = FeatureSchema.infer(TABLE.select("category", "price")).as_json()
+    with pytest.raises(DataError, match="column 'category' is there twice"):
+        FeatureSchema.from_json([*columns, columns[0]])
 
 
 def test_words_of_names_are_no_values_but_blanks_between_genres_are() -> None:

@@ -17,6 +17,7 @@ import polars as pl
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
+from beamtree.artefact import REQUEST_FEATURES
 from beamtree.storage import MANIFEST
 
 Files = dict[str, bytes]
@@ -76,6 +77,18 @@ def spoil_folder(files: Files, draw: Draw) -> Files:
 def spoil_manifest(files: Files, draw: Draw) -> Files:
     """Another value, or none, somewhere in the manifest."""
     return files | {MANIFEST: json.dumps(_changed(_manifest(files), draw)).encode()}
+
+
+def spoil_request_features(files: Files, draw: Draw) -> Files:
+    """The same in what a model remembers of the columns of users and contexts, if it reads any."""
+    try:
+        stated = json.loads(_content(files, REQUEST_FEATURES))
+    except (ValueError, RecursionError):
+        return files
+    encoded = json.dumps(_changed(stated, draw)).encode()
+    if not draw(st.integers(0, 19)):
+        encoded = draw(st.sampled_from(NO_JSON))
+    return _replaced(files, REQUEST_FEATURES, encoded)
 
 
 def spoil_header(files: Files, draw: Draw) -> Files:
@@ -152,7 +165,7 @@ def spoil_bytes(files: Files, draw: Draw) -> Files:
     return _replaced(files, name, content[:at] + middle + content[at + draw(st.integers(0, 9)) :])
 
 
-WAYS = [spoil_folder, spoil_manifest, spoil_header, spoil_arrays, spoil_items, spoil_bytes]
+WAYS = [spoil_folder, spoil_manifest, spoil_request_features, spoil_header, spoil_arrays, spoil_items, spoil_bytes]
 
 
 def _changed(value: Any, draw: Draw) -> Any:

@@ -42,6 +42,14 @@ def test_models_of_every_format_are_spoilt(models: list[Files]) -> None:
     assert versions == set(range(OLDEST_FORMAT_VERSION, FORMAT_VERSION + 1))
 
 
+def test_sound_models_are_not_refused_and_answer(models: list[Files], tmp_path: Path) -> None:
+    for files in models:
+        write_model(files, tmp_path / "model")
+        load_artefact(tmp_path / "model")
+        check_recommends(tmp_path / "model")
+        check_serves(tmp_path / "model")
+
+
 def test_a_model_whose_first_items_are_removed_is_sound(tmp_path: Path) -> None:
     """Random removals are a fault that no loader can see: the properties hold for what is left."""
     sound = load_artefact(write_artefact_v5.DIRECTORY)

@@ -1,15 +1,24 @@
 """The cost model of a cluster, and the page that its tables are in."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster_cost import BYTES_PER_SECOND, Measured, replicated, sharded, touched_rows, with_tables
+from benchmarks.cluster_cost import (
+    BYTES_PER_SECOND,
+    Measured,
+    check_table,
+    replicated,
+    sharded,
+    touched_rows,
+    with_tables,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = {
-    "settings": {"items": 10**9, "positions": 2000},
+    "settings": {"items": 10**9, "positions": 2000, "cores": 2},
     "milliseconds_per_step": {"1": 104.0, "2": 60.0},
     "bytes_per_step": 900_000.0,
     "microseconds_per_row": 1.0,
@@ -51,6 +60,12 @@ def test_traffic_grows_with_the_workers_unless_rows_are_sharded() -> None:
     }
     assert sent[replicated][1] / sent[replicated][0] == pytest.approx(9.0, rel=0.3)
     assert sent[sharded][1] / sent[sharded][0] < 1.2
+
+
+def test_a_run_on_one_core_is_called_so() -> None:
+    measured = Measured.read(FIGURES)
+    assert "Repeat it" not in check_table(measured)
+    assert "had 1 core" in check_table(replace(measured, cores=1))
 
 
 def test_a_page_without_a_place_is_refused() -> None:

@@ -161,9 +161,10 @@ def _actor(ray: Any, cluster: Cluster, job: Job, partition: Partition, out: Path
 def _recommend_shards(
     ray: Any, shards: Sequence[int], actors: Sequence[Any], *, on_shard: Callable[[ShardDone], None]
 ) -> list[ShardDone]:
-    """Every actor makes a shard at a time, the next one as soon as it has finished."""
+    """Every actor makes a shard at a time, and has the next one already, so that it never waits for the driver."""
     waiting, made = list(reversed(shards)), []
-    at_work = {actor.recommend.remote(waiting.pop()): actor for actor in actors}
+    turns = [*actors, *actors][: len(waiting)]
+    at_work = {actor.recommend.remote(waiting.pop()): actor for actor in turns}
     while at_work:
         (ready,), _ = ray.wait(list(at_work), num_returns=1)
         actor = at_work.pop(ready)

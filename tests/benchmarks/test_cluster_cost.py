@@ -27,10 +27,14 @@ FIGURES = {
 }
 
 
-def test_the_page_has_the_tables_of_the_committed_figures() -> None:
-    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-    figures = json.loads((ROOT / "results" / "cluster.json").read_text(encoding="utf-8"))
-    assert with_tables(page, figures) == page
+def test_the_page_has_the_tables_of_the_committed_figures_and_no_others() -> None:
+    page, committed = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8"), ROOT / "results" / "cluster.json"
+    if committed.is_file():
+        assert with_tables(page, json.loads(committed.read_text(encoding="utf-8"))) == page
+    else:
+        assert "No run on a quiet machine has been committed yet" in page
+        assert "| items |" not in page
+    assert "| items |" in with_tables(page, FIGURES)
 
 
 def test_the_parts_of_a_step_by_hand() -> None:

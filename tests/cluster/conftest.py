@@ -1,5 +1,6 @@
 """One Ray cluster of two nodes for all tests of this folder: starting it takes many seconds."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,12 @@ STORE_BYTES = 100 * 2**20
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def two_nodes() -> Iterator[Cluster]:
     """Two nodes of two CPUs each, which share nothing but this machine's disk; two workers of one thread."""
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
+        make_record = logging.getLogRecordFactory()  # Ray puts one in its place that marks every record of the process
         import ray
         from ray.cluster_utils import Cluster as Nodes
 
@@ -34,6 +36,14 @@ def two_nodes() -> Iterator[Cluster]:
         finally:
             ray.shutdown()
             nodes.shutdown()
+            logging.setLogRecordFactory(make_record)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What Ray says of its own settings is no error, in fixtures of any scope either."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"))
 
 
 @pytest.fixture(autouse=True)

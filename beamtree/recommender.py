@@ -114,7 +114,7 @@ class DeepTreeRetriever:
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
-        SASRec from the data set and its split; a resumed fit has to be given the same. cluster: a Ray cluster that
+        the encoder from the data set and its split; a resumed fit has to be given the same. cluster: a Ray cluster that
         learns and counts, or its address; work_dir has to be on a disk that all nodes share then. progress: show on
         standard error what was read and how far learning is; by default in a terminal and in a notebook. listen: called
         with each event of the training, instead.

@@ -94,7 +94,7 @@ class ClusterTraining:
                 logging_config=LoggingConfig("ERROR"),
             ),
         )
-        ended: list[Any] = []
+        ended: list[BeamtreeError | None] = []
 
         def fit() -> None:
             try:
@@ -123,7 +123,7 @@ class ClusterTraining:
         shutil.rmtree(records, ignore_errors=True)
         if not ended:
             raise ClusterError("Ray Train ended without a result. Look into its logs, and go on with --resume.")
-        return ended[0]  # type: ignore[no-any-return]
+        return ended[0]
 
 
 def _learn(settings: dict[str, Any]) -> BeamtreeError | None:

@@ -35,19 +35,21 @@ class FeatureArrays:
 
         InputError where the features were encoded for other tables.
         """
-        size = 0 if self.projection is None else len(self.projection)
+        width = self.embedding.shape[1]
+        projection = np.empty((0, width), dtype=np.float32) if self.projection is None else self.projection
+        size = len(projection)
         if features.vectors.shape[1] != size or features.entries.max(initial=0) >= len(self.embedding):
             raise InputError(
                 f"Expected features for {len(self.embedding)} rows and vectors of {size} numbers, got entries up to "
                 f"{features.entries.max(initial=0)} and {features.vectors.shape[1]} numbers. Encode them with the "
                 "columns that the model was fitted with."
             )
-        summed = np.zeros((len(features), self.embedding.shape[1]), dtype=np.float32)
+        summed = np.zeros((len(features), width), dtype=np.float32)
         for place in range(features.entries.shape[1]):
             summed += features.weights[:, place, None] * self.embedding[features.entries[:, place]]
         # One number after the other: the order of the sums in a matrix product may depend on the number of rows.
-        for place in range(size):
-            summed += features.vectors[:, place, None] * self.projection[place]  # type: ignore[index]
+        for place, row in enumerate(projection):
+            summed += features.vectors[:, place, None] * row
         return summed
 
 

@@ -8,8 +8,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.deploy.dockerfile import ROOT
-from tests.deploy.pin_images import main, pin
+from tests.deploy.dockerfile import DOCKERFILE, ROOT
+from tests.deploy.pin_images import COMPOSE, IMAGE, main, pin
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -86,6 +86,13 @@ def test_images_are_pinned_by_digest_and_pinned_again() -> None:
     assert pin(compose, digests.__getitem__) == compose.replace("v2.55.1", f"v2.55.1@{DIGEST}")
     newer = DIGEST.replace("0", "f")
     assert pin(once, lambda _: newer) == once.replace(DIGEST, newer)
+
+
+@pytest.mark.parametrize("path", [DOCKERFILE, COMPOSE], ids=lambda path: path.name)
+def test_what_is_deployed_stands_on_images_by_digest(path: Path) -> None:
+    images = [(found[2], found[3]) for found in IMAGE.finditer(path.read_text(encoding="utf-8"))]
+    assert images
+    assert [image for image, digest in images if digest is None] == []
 
 
 def test_no_file_is_changed_where_a_digest_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

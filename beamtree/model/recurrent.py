@@ -10,11 +10,11 @@ from beamtree.model.sequence_encoder import Dropout, SequenceEncoder, keep
 
 
 class Recurrent(SequenceEncoder):
-    """A state that each item of the history changes, through gates; its projection moves us on from the latest item.
+    """Gated recurrent layers with a residual connection from the latest item, and layer norms before and after.
 
-    What comes next is the vector of the latest item plus the projected state, normalised. If little is known, this is
-    what goes with the latest item. hidden: size of the state; layers: the states of one are what the next one reads. An
-    empty history has the state 0, and no item.
+    The residual matters on sparse logs, where what goes with the latest item is most of what can be learned. hidden:
+    size of the state; layers: stacked, each reads the states of the one before. An empty history has a state of zeros
+    and no residual.
     """
 
     def __init__(self, width: int, *, hidden: int, layers: int, history_length: int) -> None:

@@ -60,9 +60,14 @@ def two_nodes() -> Iterator[str]:
     from ray.cluster_utils import Cluster as Nodes
 
     nodes = Nodes()
+    # Ray lowers the priority of workers so that its own processes come first; on nodes of one CPU they would wait.
+    same_priority = {"worker_niceness": 0}
     try:
         for _ in range(2):
-            nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False)
+            nodes.add_node(
+                num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, _system_config=same_priority
+            )
+            same_priority = None  # the second node takes it over from the first
         nodes.wait_for_nodes()
         ray.init(address=nodes.address, log_to_driver=False, logging_level="error")
         yield str(nodes.address)

@@ -96,7 +96,7 @@ class DataParallelLearner:
         self._clock = clock
         self._started = clock()
         self._agreed = Notes()
-        self._steps, self._first_met = 0, 0.0
+        self._steps, self._first_updated, self._last_updated = 0, 0.0, 0.0
         self._table_widths: dict[str, int] | None = None
 
     def gradients(self, batch: list[NumberedPart], *, step: int) -> Gradients:
@@ -111,14 +111,11 @@ class DataParallelLearner:
             }
         notes = Notes(self._clock() - self._started, self._should_stop())
         summed, self._agreed = self._exchange.sum(own, notes=notes, table_widths=self._table_widths)
-        if self._steps == 0:
-            self._first_met = self._clock()
-        self._steps += 1
         return summed
 
     def summary(self, name: str) -> WorkersDone:
-        """How many steps were taken and what they cost; the first one is not timed."""
-        seconds = self._clock() - self._first_met if self._steps else 0.0
+        """How many steps were taken and what they cost: from the update of the first to that of the last."""
+        seconds = self._last_updated - self._first_updated
         return WorkersDone(name, self._exchange.workers, self._steps, seconds, self._exchange.bytes_sent)
 
     def seconds(self) -> float:
@@ -153,6 +150,10 @@ class DataParallelLearner:
     def apply(self, gradients: Gradients, *, step: int, learning_rate: float) -> None:
         """Update the weights, on every worker alike."""
         self._learner.apply(gradients, step=step, learning_rate=learning_rate)
+        self._last_updated = self._clock()
+        if self._steps == 0:
+            self._first_updated = self._last_updated
+        self._steps += 1
 
     def model_arrays(self) -> dict[str, AnyArray]:
         """All weights by name, the same on every worker."""

@@ -75,30 +75,24 @@ class Exchange:
         """The rows that any worker touched, each once. counts: of each worker and table."""
         if not any(any(of_worker) for of_worker in counts):
             return {}
-        dtype = next(iter(gradients.rows.values())).values.dtype if gradients.rows else torch.float32
-        row_bytes = [4 + widths[name] * dtype.itemsize for name in names]
-        sizes = [sum(count * each for count, each in zip(of, row_bytes, strict=True)) for of in counts]
-        pieces = []
-        for name in names:
-            if name in gradients.rows:
-                touched = gradients.rows[name]
-                pieces += [_as_bytes(touched.rows.to(torch.int32)), _as_bytes(touched.values)]
-        own = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8)
-        device = own.device
-        sent = torch.empty(max(sizes), dtype=torch.uint8, device=device)
-        sent[: len(own)] = own
-        received = torch.empty(self.workers, len(sent), dtype=torch.uint8, device=device)
+        sizes = [sum(count * (1 + widths[name]) for count, name in zip(of, names, strict=True)) for of in counts]
+        device = next(iter(gradients.rows.values())).values.device if gradients.rows else torch.device("cpu")
+        sent = torch.empty(max(sizes), dtype=torch.int32, device=device)
+        pieces = [tensor for name in names if name in gradients.rows for tensor in _as_words(gradients.rows[name])]
+        if pieces:
+            torch.cat(pieces, out=sent[: sizes[self.rank]])
+        received = torch.empty(self.workers, len(sent), dtype=torch.int32, device=device)
         dist.all_gather(list(received.unbind()), sent)
-        self.bytes_sent += (self.workers - 1) * len(sent)
+        self.bytes_sent += (self.workers - 1) * sent.nbytes
         found: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names}
         for buffer, of_worker in zip(received, counts, strict=True):
             begin = 0
             for name, count in zip(names, of_worker, strict=True):
-                middle = begin + 4 * count
-                end = middle + count * widths[name] * dtype.itemsize
+                middle = begin + count
+                end = middle + count * widths[name]
                 if count:
-                    rows = buffer[begin:middle].clone().view(torch.int32).long()
-                    found[name].append((rows, buffer[middle:end].clone().view(dtype).view(count, widths[name])))
+                    values = buffer[middle:end].view(torch.float32).view(count, widths[name])
+                    found[name].append((buffer[begin:middle].long(), values))
                 begin = end
         return {
             name: RowGradient.summed(torch.cat([rows for rows, _ in some]), torch.cat([values for _, values in some]))
@@ -127,8 +121,9 @@ def digest_of(arrays: Mapping[str, Any]) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def _as_bytes(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)
+def _as_words(touched: RowGradient) -> list[Tensor]:
+    """Row numbers and gradients as flat words of 32 bits: bytes would be copied one by one."""
+    return [touched.rows.to(torch.int32), touched.values.contiguous().view(-1).view(torch.int32)]
 
 
 def _cut(flat: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

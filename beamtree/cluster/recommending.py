@@ -10,6 +10,7 @@ A shard whose file is there is finished, whoever wrote it. Ray starts an actor t
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,9 @@ BYTES_OF_A_SHARD = 16 * 2**20
 MAX_SHARDS = 4096
 MAX_RETRIES = 5
 """So often a shard is tried again after its actor died; more often, and it is the shard that kills them."""
+
+SECONDS_UNREACHABLE = 300.0
+SECONDS_BETWEEN_CALLS = 1.0
 
 
 @dataclass(frozen=True)
@@ -161,27 +165,48 @@ def _actor(ray: Any, cluster: Cluster, job: Job, partition: Partition, out: Path
 def _recommend_shards(
     ray: Any, shards: Sequence[int], actors: Sequence[Any], *, on_shard: Callable[[ShardDone], None]
 ) -> list[ShardDone]:
-    """Every actor makes a shard at a time, and has the next one already, so that it never waits for the driver."""
+    """Every actor makes a shard at a time, and has the next one already, so that it never waits for the driver.
+
+    The shard of an actor that cannot be reached, because its node went down, waits until Ray has started the actor on
+    another one: to make a shard twice does no harm.
+    """
     waiting, made = list(reversed(shards)), []
-    turns = [*actors, *actors][: len(waiting)]
-    at_work = {actor.recommend.remote(waiting.pop()): actor for actor in turns}
+    at_work: dict[Any, tuple[Any, int]] = {}
+    unreachable_since: dict[Any, float] = {}
+
+    def give(actor: Any, shard: int) -> None:
+        at_work[actor.recommend.remote(shard)] = actor, shard
+
+    for actor in [*actors, *actors][: len(waiting)]:
+        give(actor, waiting.pop())
     while at_work:
         (ready,), _ = ray.wait(list(at_work), num_returns=1)
-        actor = at_work.pop(ready)
+        actor, shard = at_work.pop(ready)
         try:
             done: ShardDone = ray.get(ready)
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
             raise cause if isinstance(cause, BeamtreeError) else error from None
+        except ray.exceptions.ActorUnavailableError as error:
+            since = unreachable_since.setdefault(actor, time.monotonic())
+            if time.monotonic() - since > SECONDS_UNREACHABLE:
+                raise ClusterError(
+                    f"An actor could not be reached for {SECONDS_UNREACHABLE:.0f} seconds "
+                    f"({str(error).splitlines()[0]}). Look at the nodes and run this again: what is finished is kept."
+                ) from error
+            time.sleep(SECONDS_BETWEEN_CALLS)
+            give(actor, shard)
+            continue
         except ray.exceptions.RayActorError as error:
             raise ClusterError(
                 f"A shard could not be made: its actor died {MAX_RETRIES + 1} times ({str(error).splitlines()[0]}). "
                 "Give the workers more memory, or make smaller shards; what is finished is kept."
             ) from error
+        unreachable_since.pop(actor, None)
         made.append(done)
         on_shard(done)
         if waiting:
-            at_work[actor.recommend.remote(waiting.pop())] = actor
+            give(actor, waiting.pop())
     for actor in actors:
         ray.kill(actor)
     return made

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,16 @@ STORE_BYTES = 100 * 2**20
 ROOT = Path(__file__).parents[2]
 
 
+def add_node(nodes: Any) -> Any:
+    """One more node, when it is up."""
+    added = nodes.add_node(num_cpus=2, object_store_memory=STORE_BYTES, include_dashboard=False)
+    nodes.wait_for_nodes()
+    return added
+
+
 @pytest.fixture(scope="package")
-def two_nodes() -> Iterator[Cluster]:
-    """Two nodes of two CPUs each, which share nothing but this machine's disk; two workers of one thread."""
+def nodes() -> Iterator[Any]:
+    """Two nodes of two CPUs each, which share nothing but this machine's disk; the first is the head."""
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
         make_record = logging.getLogRecordFactory()  # Ray puts one in its place that marks every record of the process
@@ -29,14 +37,19 @@ def two_nodes() -> Iterator[Cluster]:
         nodes = Nodes()
         try:
             for _ in range(2):
-                nodes.add_node(num_cpus=2, object_store_memory=STORE_BYTES, include_dashboard=False)
-            nodes.wait_for_nodes()
+                add_node(nodes)
             ray.init(address=nodes.address, log_to_driver=False, logging_level="error")
-            yield Cluster(nodes.address, workers=2)
+            yield nodes
         finally:
             ray.shutdown()
             nodes.shutdown()
             logging.setLogRecordFactory(make_record)
+
+
+@pytest.fixture(scope="package")
+def two_nodes(nodes: Any) -> Cluster:
+    """Both nodes, with two workers of one thread."""
+    return Cluster(nodes.address, workers=2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,13 +62,18 @@ class Mortal:
 
 
 def run(
-    cluster: Cluster, folder: Path, *, should_stop: Any = lambda: False, resume: bool = False, **mortal: Any
+    cluster: Cluster,
+    folder: Path,
+    *,
+    should_stop: Any = lambda: False,
+    resume: bool = False,
+    wrap: Callable[[Learner], Any] = lambda learner: learner,
 ) -> Outcome:
     setting, events = encoder(), list[Event]()
     learner = setting.learner
     trainer = Trainer(
         "model",
-        Mortal(learner, **mortal) if mortal else learner,
+        wrap(learner),
         setting.instances,
         schedule=schedule_for(setting),
         validate=lambda: validation(learner.model_arrays()),
@@ -100,7 +105,7 @@ def test_two_nodes_learn_what_one_process_learns(undisturbed: Outcome) -> None:
 
 
 def test_a_killed_worker_costs_nothing_but_time(two_nodes: Cluster, undisturbed: Outcome, tmp_path: Path) -> None:
-    killed = run(two_nodes, tmp_path, tombstone=tmp_path / "killed")
+    killed = run(two_nodes, tmp_path, wrap=lambda learner: Mortal(learner, tombstone=tmp_path / "killed"))
     assert (tmp_path / "killed").exists()
     assert any(isinstance(event, Resumed) and event.step == DIES_AT_STEP for event in killed.events)
     assert_same_bytes(killed.weights, undisturbed.weights)
@@ -120,7 +125,7 @@ def test_a_stopped_run_goes_on_with_one_worker(two_nodes: Cluster, undisturbed: 
 
 def test_what_diverges_is_not_started_again(two_nodes: Cluster, tmp_path: Path) -> None:
     with pytest.raises(DivergedError, match=f"became inf at step {DIES_AT_STEP + 1}"):
-        run(two_nodes, tmp_path, diverges=True)
+        run(two_nodes, tmp_path, wrap=lambda learner: Mortal(learner, diverges=True))
 
 
 def test_a_run_without_a_folder_or_room_is_refused(two_nodes: Cluster, tmp_path: Path) -> None:

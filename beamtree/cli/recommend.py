@@ -87,11 +87,9 @@ def recommend(
     machines = chosen_cluster(cluster, workers=workers, worker_threads=worker_threads)
     if machines is None:
         check_out(out)
-    single = users is not None or user_table is not None or user_feature or context
-    if machines is not None and (log is None or out is None or single):
+    if machines is not None and (log is None or out is None or users is not None or user_feature):
         raise InputError(
-            "--cluster recommends for all users of a log, by their histories: give --log and --out, and none of "
-            "--users, --user-table, --user-feature and --context."
+            "--cluster recommends for all users of a log: give --log and --out, and neither --users nor --user-feature."
         )
     if (history is None) == (log is None):
         raise InputError("Give either --history ID,ID,ID for one person, or --log LOG for the users of a log.")
@@ -121,7 +119,8 @@ def recommend(
     if machines is not None:
         assert out is not None
         settings = reading.over(recommender.artefact.config.log)
-        job = Job(model.absolute(), str(log), settings, options, allow_lists)
+        where = typed_values(around, recommender.artefact.request_features.context)
+        job = Job(model.absolute(), str(log), settings, options, allow_lists, user_table, where)
         del recommender  # the actors have their own
         recommend_on_cluster(machines, job, out)
         return

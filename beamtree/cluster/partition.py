@@ -2,6 +2,7 @@
 
     FOLDER/shard-00012/part-000003.parquet    the rows of file 3 that belong to users of shard 12, in their order
     FOLDER/shard-00012.allow/...              the lists of items that these users may get, where there are any
+    FOLDER/shard-00012.users/...              the rows of the user table about them, where there is one
     FOLDER/partition.json                     written last: the partition is complete
 
 Whoever reads a shard has whole histories, and only those.
@@ -20,6 +21,7 @@ from beamtree.config import LogSettings
 from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
 from beamtree.data.interactions import InteractionLog, read_interactions, read_log
 from beamtree.data.tables import find_files
+from beamtree.data.users import read_users
 from beamtree.errors import NoRowsError
 from beamtree.retrieval.allow_lists import read_allow_lists
 from beamtree.storage import replace_file, replace_text
@@ -56,7 +58,14 @@ class FileShare:
 
 
 def partition_by_user(
-    ray: Any, log: str, *, settings: LogSettings, folder: Path, num_shards: int, allow_lists: str | None = None
+    ray: Any,
+    log: str,
+    *,
+    settings: LogSettings,
+    folder: Path,
+    num_shards: int,
+    allow_lists: str | None = None,
+    user_table: str | None = None,
 ) -> Partition:
     """Cut a log into shards in a folder that all nodes share, or find it cut there. NoRowsError where none is left."""
     if (folder / COMPLETE).is_file():
@@ -67,6 +76,8 @@ def partition_by_user(
     shares = [split.remote(path, number, settings, folder, num_shards) for number, path in enumerate(files)]
     listed = [] if allow_lists is None else [path.absolute() for path in find_files(allow_lists)]
     dealt = [split_lists.remote(path, number, folder, num_shards) for number, path in enumerate(listed)]
+    if user_table is not None:
+        dealt.append(ray.remote(num_cpus=1)(split_users).remote(user_table, settings, folder, num_shards))
     found: list[FileShare] = ray.get(shares)
     ray.get(dealt)
     partition = Partition(
@@ -101,6 +112,11 @@ def split_allow_lists(path: Path, number: int, folder: Path, num_shards: int) ->
     _deal(read_allow_lists(str(path)), num_shards, suffix=".allow", number=number, folder=folder)
 
 
+def split_users(table: str, settings: LogSettings, folder: Path, num_shards: int) -> None:
+    """Deal a user table out in the same way; it is read as a whole, so that a column has one type in all shards."""
+    _deal(read_users(table, columns=settings.columns), num_shards, suffix=".users", number=0, folder=folder)
+
+
 def read_shard(folder: Path, shard: int, partition: Partition) -> InteractionLog:
     """The log of the users of a shard: what reading the whole log gives of them."""
     frame = read_interactions(shard_folder(folder, shard)).frame
@@ -115,6 +131,12 @@ def read_shard_lists(folder: Path, shard: int, partition: Partition) -> pl.DataF
         return None
     lists = read_allow_lists(place)
     return lists.with_columns(pl.col(USER_ID).cast(pl.String)) if partition.has_text_users else lists
+
+
+def read_shard_users(folder: Path, shard: int) -> pl.DataFrame | None:
+    """The rows of the user table about the users of a shard; None where there are none."""
+    place = shard_folder(folder, shard, suffix=".users")
+    return pl.read_parquet(place) if place.is_dir() else None
 
 
 def shard_folder(folder: Path, shard: int, *, suffix: str = "") -> Path:

@@ -11,8 +11,8 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import polars as pl
 
 from beamtree.artefact import load_artefact
 from beamtree.cluster.connection import Cluster, connected
-from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists
+from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists, read_shard_users
 from beamtree.config import LogSettings
 from beamtree.data.columns import USER_ID
 from beamtree.data.raw_ids import id_list
@@ -65,19 +65,26 @@ class Everybody:
 
 @dataclass(frozen=True)
 class Job:
-    """What to recommend to whom. model, log, allow_lists: paths that every node sees."""
+    """What to recommend to whom. model, log, allow_lists, user_table: paths that every node sees.
+
+    context: in which everybody asks, by column.
+    """
 
     model: Path
     log: str
     settings: LogSettings
     options: RecommendOptions
     allow_lists: str | None = None
+    user_table: str | None = None
+    context: Mapping[str, Any] = field(default_factory=dict)
 
     def identity(self) -> str:
         """Differs where the model, a file of the log or of the lists, or what is asked differs."""
-        files = [file for source in (self.log, self.allow_lists) if source is not None for file in find_files(source)]
+        sources = [source for source in (self.log, self.allow_lists, self.user_table) if source is not None]
+        files = [file for source in sources for file in find_files(source)]
         seen = [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        told = [file_sha256(self.model / MANIFEST), seen, self.settings.model_dump(mode="json"), _wishes(self.options)]
+        asked = {**_wishes(self.options), "context": dict(self.context)}
+        told = [file_sha256(self.model / MANIFEST), seen, self.settings.model_dump(mode="json"), asked]
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -95,7 +102,9 @@ def recommend_everybody(
     before the first one with None, and with the number of shards that are left to make. InputError where the folder
     holds something else; ClusterError where a shard kills its actors.
     """
-    load_artefact(job.model)  # what is wrong with the model is said here, not by every actor
+    artefact = load_artefact(job.model)  # what is wrong with the model is said here, not by every actor
+    if job.user_table is not None and not artefact.request_features.user:
+        raise InputError("The model was fitted without a user table, so it reads none. Leave it out, or fit with it.")
     out = out.absolute()
     with connected(cluster) as ray:
         workers = cluster.num_workers()
@@ -109,6 +118,7 @@ def recommend_everybody(
             folder=out / PARTITION,
             num_shards=shards,
             allow_lists=job.allow_lists,
+            user_table=job.user_table,
         )
         there = _finished(out)
         missing = [shard for shard in partition.shards if shard not in there]
@@ -145,6 +155,8 @@ class ShardRecommender:
             users=None,
             options=self._job.options,
             allow_lists=None if lists is None else by_user(lists),
+            user_table=read_shard_users(folder, shard),
+            context=self._job.context,
         )
         made = pl.concat(list(tables))
         replace_file(part_file(self._out, shard), made.write_parquet)

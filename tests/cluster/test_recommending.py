@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +18,7 @@ from beamtree.errors import DataError, InputError
 from beamtree.retrieval.request import RecommendOptions
 from tests.cli.beamtree_command import Command
 from tests.cluster.test_learning import log_of_rings
+from tests.fitting.test_request_offsets import fitted, log_by_city
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -156,3 +158,30 @@ def test_the_command_with_lists_for_some_users(
         found = written(out).filter(pl.col("user_id") == user)["item_id"].to_list()
         assert found
         assert set(found) <= set(allowed)
+
+
+def test_the_command_with_a_user_table(two_nodes: Cluster, tmp_path: Path, command: Command) -> None:
+    """Users get what the same command without a cluster gives them, by the table that is given."""
+    log, users = log_by_city()
+    fitted(log, users).save(tmp_path / "model")
+    log.write_csv(tmp_path / "log.csv")
+    moved = users.with_columns(pl.col("city").reverse())
+    moved.write_csv(tmp_path / "moved.csv")
+    what = ["recommend", str(tmp_path / "model"), "--log", str(tmp_path / "log.csv"), "-k", "4"]
+    told = [*what, "--user-table", str(tmp_path / "moved.csv")]
+    on_cluster = ["--cluster", two_nodes.address, "--workers", "2"]
+    assert command(*told, "--out", str(tmp_path / "out"), *on_cluster).code == 0
+    assert command(*told, "--out", str(tmp_path / "alone.parquet")).code == 0
+    assert command(*what, "--out", str(tmp_path / "untold.parquet")).code == 0
+    alone = pl.read_parquet(tmp_path / "alone.parquet").sort("user_id", "rank")
+    assert_frame_equal(written(tmp_path / "out"), alone)
+    assert not alone.equals(pl.read_parquet(tmp_path / "untold.parquet").sort("user_id", "rank"))
+    refused = command(*what, "--out", str(tmp_path / "out"), *on_cluster)
+    assert "holds something else" in refused.message
+
+
+def test_a_user_table_that_the_model_does_not_read_is_refused(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    pl.DataFrame({"user_id": [1], "city": ["Oslo"]}).write_csv(tmp_path / "users.csv")
+    with pytest.raises(InputError, match="fitted without a user table"):
+        recommend_everybody(two_nodes, replace(job, user_table=str(tmp_path / "users.csv")), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -22,10 +22,6 @@ SettingT = TypeVar("SettingT")
 MAX_EPOCHS = 1000.0
 MOST_ITEMS_SCORED, DRAWN_NEGATIVES = 10_000, 1_000
 POSITIONS_OVER_ALL, POSITIONS_OVER_SAMPLE = 1_600, 800
-MovedRows = Literal["travel", "rebuild", "stay"]
-PathStart = Literal["level", "root", "every"]
-PathCorrection = Literal["negatives", "published"]
-PathMode = Literal["evaluation", "training"]
 
 
 class _Section(BaseModel):
@@ -143,21 +139,10 @@ class TreeSettings(_Section):
     order: Literal["auto", "random", "category", "clustering"] = Field(
         "auto", description="first order of the leaves; auto: clustering, or category or random for very many items"
     )
-    stride: int | None = Field(
-        None, ge=1, le=16, description="levels per stage of relearning; default: up to 128 candidates"
-    )
-    assignment: Literal["auction", "regret", "residents", "score"] = Field(
+    placement: Literal["auction", "published"] = Field(
         "auction",
-        description="who gets a node that too many prefer: auction: whoever brings the sum of scores near its best; "
-        "regret: who would lose most elsewhere; residents: who stood there, as published; score: who scores highest",
-    )
-    moved_rows: MovedRows = Field(
-        "travel",
-        description="whether a leaf's vector goes with its item to its new leaf; rebuild: it does, and inner nodes "
-        "start from the mean of the leaves below; stay: it stays with the leaf, as published",
-    )
-    instances_per_item: int | None = Field(
-        None, ge=1, description="relearning reads at most so many per item; default: all"
+        description="where rounds put items that compete for a node: near-optimal balanced assignment by auction; "
+        "published: items that stay go first, and embeddings stay with their leaf",
     )
 
 
@@ -264,36 +249,7 @@ class TrainingSettings(_Section):
     rounds: int = Field(
         1, ge=1, le=100, description="how often model and tree are learned in turn; 1 keeps the first tree"
     )
-    rectification: Literal["subtree", "child", "normalised", "soft"] = Field(
-        "subtree",
-        description="a target counts where it wins its whole subtree; where its child wins its siblings; as in "
-        "subtree, divided by the sum of the level's expected labels; or beside these expected labels themselves",
-    )
-    soft_items: int = Field(
-        10, ge=1, le=1000, description="soft labels: so many of the estimator's likeliest items are targets too"
-    )
-    soft_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        0.5, description="soft labels: the share of the loss that these get; the rest is the observed target's"
-    )
     negatives: int = Field(30, ge=1, le=4096, description="negatives per level; smaller levels are taken whole")
-    depth_slope: float = Field(
-        0.0, ge=0.0, le=10.0, description="alpha: level l gets negatives in proportion to 1 + alpha*l, same total"
-    )
-    path_start: PathStart = Field(
-        "level",
-        description="where negatives drawn down the tree begin: at the softmax of the first level that is not taken "
-        "whole, or at the root; every: at the softmax of each level, exact and slow, to compare the others with",
-    )
-    path_correction: PathCorrection = Field(
-        "negatives",
-        description="what these draws are corrected by: their probability among the negatives, or, as in the published "
-        "code, among all nodes",
-    )
-    path_mode: PathMode = Field(
-        "evaluation",
-        description="what these draws go by: scores of the model as it is in use, or as it is while training, with "
-        "dropout and batch statistics, as in the published code",
-    )
     batch_size: int = Field(128, ge=1, le=65536, description="instances per step")
     epochs: float = Field(
         3.0, gt=0.0, le=MAX_EPOCHS, description="passes over the training instances in each round; fractions are fine"
@@ -303,7 +259,7 @@ class TrainingSettings(_Section):
         ge=1,
         le=10_000,
         description="a target is drawn from the next so many interactions after the history: anew in each epoch, or "
-        "once per round where hard labels are rectified; the estimator draws in each epoch; 1: the very next",
+        "once per round where labels are rectified; the estimator draws in each epoch; 1: the very next",
     )
     targets_per_history: int = Field(
         10,
@@ -336,32 +292,18 @@ class TrainingSettings(_Section):
     )
 
     def contradictions(self) -> list[str]:
-        """Settings of one method together with another, or more targets than are looked at."""
-        found = []
-        if self.targets_per_history > self.target_horizon:
-            found.append(
-                f"training.targets_per_history = {self.targets_per_history} are taken from the next "
-                f"training.target_horizon = {self.target_horizon} interactions: raise the horizon, or take fewer"
-            )
-        if self.method != "dtr-u" and self.depth_slope > 0.0:
-            found.append(
-                f"training.depth_slope is for uniform negatives, training.method = '{self.method}' draws its own"
-            )
-        if self.method == "dtr-u":
-            found += [
-                f"training.{name} is for negatives drawn down the tree, training.method = 'dtr-u' draws uniformly"
-                for name in self._changed("path_start", "path_correction", "path_mode")
-            ]
-        if self.method != "dtr-t-rl":
-            found += [
-                f"training.{name} is for rectified labels, training.method = '{self.method}' has none: take 'dtr-t-rl'"
-                for name in self._changed("rectification", "soft_items", "soft_share")
-            ]
-        return found
+        """More targets than are looked at."""
+        if self.targets_per_history <= self.target_horizon:
+            return []
+        return [
+            f"training.targets_per_history = {self.targets_per_history} are taken from the next "
+            f"training.target_horizon = {self.target_horizon} interactions: raise the horizon, or take fewer"
+        ]
 
-    def _changed(self, *names: str) -> list[str]:
-        """Those of some settings that are not at their default."""
-        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+    @property
+    def asks_estimator(self) -> bool:
+        """Whether an estimator rectifies the labels."""
+        return self.method == "dtr-t-rl"
 
 
 EncoderKind = Literal["gru", "self-attention"]
@@ -492,11 +434,6 @@ class Config(_Section):
                 f"training.rounds = {self.training.rounds} learns the tree by scores on all levels, "
                 f"model.attention_levels = {levels} has them on the last ones: take one round, or leave the other out"
             )
-        if levels is not None and self.training.path_start == "root":
-            found.append(
-                "training.path_start = 'root' draws negatives by scores on all levels, "
-                f"model.attention_levels = {levels} has them on the last ones: leave one of them out"
-            )
         return found
 
     @property
@@ -540,7 +477,8 @@ class Config(_Section):
 
         It did not have all of today's settings, and it may have taken some together that are refused now.
         """
-        return cls.resolve(_renamed(_merge(_BEFORE_RECORDED, settings)), refuse_contradictions=False)
+        known = _without_forgotten(_merge(_BEFORE_RECORDED, settings))
+        return cls.resolve(_renamed(known), refuse_contradictions=False)
 
     @classmethod
     def resolve(cls, raw: Mapping[str, Any], *, refuse_contradictions: bool = True) -> Self:
@@ -590,7 +528,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {},
     "paper": {
         "data": {"min_interactions": 15, "protocol": "paper"},
-        "tree": {"order": "category", "assignment": "residents", "moved_rows": "stay"},
+        "tree": {"order": "category", "placement": "published"},
         "model": {
             "parts": ["attention"],
             "windows": [20, 20, 10, 10, 2, 2, 2, 1, 1, 1],
@@ -651,6 +589,21 @@ _BEFORE_RECORDED = {
     "retrieval": {"exclude_seen": True},
 }
 
+# What could be set once and is no setting any more: dropped where it was recorded.
+_FORGOTTEN = (
+    "tree.assignment",
+    "tree.instances_per_item",
+    "tree.moved_rows",
+    "tree.stride",
+    "training.depth_slope",
+    "training.path_correction",
+    "training.path_mode",
+    "training.path_start",
+    "training.rectification",
+    "training.soft_items",
+    "training.soft_share",
+)
+
 
 def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
     """Settings that had other names or values, or are gone: the estimator counted batches in windows, and scored all
@@ -663,6 +616,16 @@ def _renamed(recorded: dict[str, Any]) -> dict[str, Any]:
         estimator.setdefault("validations", estimator.get("epochs", 30))
     memory = {name: value for name, value in recorded.get("memory", {}).items() if name != "power"}
     return {**recorded, "estimator": estimator, "memory": memory}
+
+
+def _without_forgotten(recorded: dict[str, Any]) -> dict[str, Any]:
+    """Recorded settings without those that are none any more."""
+    return {
+        section: {name: value for name, value in values.items() if f"{section}.{name}" not in _FORGOTTEN}
+        if isinstance(values, Mapping)
+        else values
+        for section, values in recorded.items()
+    }
 
 
 def _decided(value: SettingT | None, *, name: str, kind: str) -> SettingT:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from beamtree.model.part import MakePart
     from beamtree.training.estimate import TrainedEstimator
     from beamtree.training.events import Event, Listener
+    from beamtree.training.strategies import Strategies
     from beamtree.updating.state import UpdateState
 
 log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class DeepTreeRetriever:
         resume: bool = False,
         estimator_cache: str | Path | None = None,
         estimator: "MakeEstimator | None" = None,
+        strategies: "Strategies | None" = None,
         cluster: "Cluster | str | None" = None,
         progress: bool | None = None,
         listen: "Listener | None" = None,
@@ -114,10 +116,11 @@ class DeepTreeRetriever:
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
-        the encoder from the data set and its split; a resumed fit has to be given the same. cluster: a Ray cluster that
-        learns and counts, or its address; work_dir has to be on a disk that all nodes share then. progress: show on
-        standard error what was read and how far learning is; by default in a terminal and in a notebook. listen: called
-        with each event of the training, instead.
+        the encoder from the data set and its split; a resumed fit has to be given the same. strategies: how negatives
+        are drawn, what labels count and where items are placed, instead of what the settings choose; see
+        `beamtree.training.strategies`. cluster: a Ray cluster that learns and counts, or its address; work_dir has to
+        be on a disk that all nodes share then. progress: show on standard error what was read and how far learning is;
+        by default in a terminal and in a notebook. listen: called with each event of the training, instead.
         """
         try:
             from beamtree.fitting.fit import fit_model
@@ -126,6 +129,7 @@ class DeepTreeRetriever:
             from beamtree.training.events import EpochCutShort, LogPrepared
             from beamtree.training.exclusive import claimed_folder
             from beamtree.training.interrupt import stop_requests
+            from beamtree.training.strategies import Strategies
             from beamtree.updating.state import state_of_fit
         except ModuleNotFoundError as missing:
             raise InputError(f"Fitting needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
@@ -154,7 +158,8 @@ class DeepTreeRetriever:
             split = split_dataset(dataset, config=config)
             for held_out in (split.validation, split.test):
                 reachable_labels(held_out, dataset.sequences, config=config)
-            for line in explain_partial_epochs(dataset, split, config=config):
+            chosen = Strategies.of(config) if strategies is None else strategies
+            for line in explain_partial_epochs(dataset, split, config=config, strategies=chosen):
                 say(EpochCutShort(line))
             artefact = fit_model(
                 dataset,
@@ -166,6 +171,7 @@ class DeepTreeRetriever:
                 estimator_cache=None if estimator_cache is None else Path(estimator_cache),
                 estimator=estimator,
                 parts=self._parts,
+                strategies=chosen,
                 on_encoder=encoders.append,
                 backend=backend,
             )

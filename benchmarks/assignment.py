@@ -15,19 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
-from beamtree.tree.auction import assign_by_auction, auction_prices
+from beamtree.tree.auction import auction_prices
 from benchmarks.measure import report, take_turns
 from benchmarks.memory import peak_mb
+from research.placement import ASSIGNMENTS
 
 THEMES = 40
 MOST_ITEMS_TO_SOLVE = 4000
-WAYS: dict[str, Assign] = {
-    "score": partial(assign_balanced, priority=by_score),
-    "residents": assign_residents_first,
-    "regret": partial(assign_balanced, priority=by_regret),
-    "auction": assign_by_auction,
-}
 
 
 def measure_assignment(*, items: int, nodes: int, turns: int) -> dict[str, float]:
@@ -42,10 +36,10 @@ def measure_assignment(*, items: int, nodes: int, turns: int) -> dict[str, float
         return 100 * (best - float(scores[np.arange(items), node_of_item].sum())) / abs(best)
 
     results = {"lost_current": lost(current)}
-    for name, assign in WAYS.items():
+    for name, assign in ASSIGNMENTS.items():
         results[f"lost_{name}"] = lost(assign(scores, capacities=capacities, current=current))
     contestants = {
-        name: partial(assign, scores, capacities=capacities, current=current) for name, assign in WAYS.items()
+        name: partial(assign, scores, capacities=capacities, current=current) for name, assign in ASSIGNMENTS.items()
     }
     for name, seconds in take_turns(contestants, turns=turns).items():
         results[f"ms_{name}"] = 1e3 * min(seconds)

@@ -71,7 +71,6 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=50_000)
     parser.add_argument("--length", type=int, default=40, help="interactions of each user")
     parser.add_argument("--instances", type=int, default=300, help="instances to learn from in each of two rounds")
-    parser.add_argument("--rectification", default="subtree", choices=["subtree", "child", "normalised", "soft"])
     parser.add_argument(
         "--normalisation", default="none", choices=["none", "batch"], help="batch: as published, learned in torch"
     )
@@ -83,9 +82,7 @@ def main() -> None:
     report(settings, {"peak_rss_mb": peaks | {"whole": max(peaks.values())}}, as_json=arguments.json)
 
 
-def run(
-    *, items: int, users: int, length: int, instances: int, rectification: str, normalisation: str, order: str
-) -> dict[str, float]:
+def run(*, items: int, users: int, length: int, instances: int, normalisation: str, order: str) -> dict[str, float]:
     """The peak of each stage in MB."""
     config = Config.preset(
         "paper",
@@ -93,7 +90,7 @@ def run(
         retrieval={"exclude_seen": True},
         tree={"order": order},
         model={"normalisation": normalisation},
-        training={"rounds": 2, "most_instances": instances, "validations": 1, "rectification": rectification},
+        training={"rounds": 2, "most_instances": instances, "validations": 1},
         estimator={"epochs": 1},
     )
     peaks = Peaks()

@@ -2,16 +2,40 @@
 
 from types import MappingProxyType
 
-from beamtree.compare.reproduce.catalogue import OUTSIDE, SWEPT_INSTANCES
+from beamtree.compare.reproduce.catalogue import OUTSIDE, SWEPT_INSTANCES, UPDATED_INSTANCES
 from beamtree.compare.reproduce.experiment import Evidence, Experiment, Part, Variant
 from beamtree.compare.reproduce.paper import LOGS, published_label_changes
-from beamtree.compare.reproduce.parts import sweep_part
+from beamtree.compare.reproduce.parts import accuracy_part, rounds_part, sweep_part
 from beamtree.compare.reproduce.plots import plot_lines
 from beamtree.diagnostics.section import Table
+from research.bounded import ASSUMED_ERROR
 from research.perturbation import THRESHOLDS
 
 SYSTEMS_MODULE = "research.systems"
 ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+DRAWS = (
+    {"start": "level"},
+    {"start": "root"},
+    {"start": "every"},
+    {"correction": "published"},
+    {"mode": "training"},
+)
+LABELS = ("subtree", "child", "normalised", "soft")
+PLACEMENTS = (
+    ("residents", "stay"),
+    ("auction", "travel"),
+    ("regret", "travel"),
+    ("score", "travel"),
+    ("auction", "rebuild"),
+)
+TERMS = {
+    "empirical_loss": "loss on training instances",
+    "estimation": f"wrong labels, at errors of {ASSUMED_ERROR:.0e}",
+    "divergence": "sampler, sum of KL",
+    "concentration": "finite sample",
+    "complexity": "size of the weights",
+}
+"""The terms of the bound, in the order of its formula."""
 
 
 def perturbation_part(evidence: Evidence) -> Part:
@@ -38,11 +62,60 @@ def perturbation_part(evidence: Evidence) -> Part:
     )
 
 
+def bound_part(evidence: Evidence) -> Part:
+    """Each term in nats, as a mean over seeds."""
+    rows = []
+    for _, row in evidence.rows():
+        found = [result["findings"] for result in row.results]
+        rows = [(text, f"{sum(each[name] for each in found) / len(found):.3g}") for name, text in TERMS.items()]
+    return Part(
+        "bound",
+        "Terms of the generalisation bound",
+        "The paper's worst-case bound on the expected training loss. It says nothing about accuracy: it holds for the "
+        "worst network with weights of this size, and is vacuous, as such bounds are.",
+        [Table(("term", "nats"), tuple(rows), texts=(0,))],
+    )
+
+
 _EXPERIMENTS = (
     Experiment(
         OUTSIDE["adaptive"],
         tuple(Variant("dtr-u-adaptive", None, {"alpha": alpha}, f"alpha {alpha:g}", alpha) for alpha in ALPHAS),
         lambda evidence: [sweep_part(evidence, axis="alpha")],
+        instances=SWEPT_INSTANCES,
+        systems_module=SYSTEMS_MODULE,
+    ),
+    Experiment(
+        OUTSIDE["draws"],
+        tuple(
+            Variant("dtr-t-drawn", None, changes, ", ".join(f"{name} {value}" for name, value in changes.items()))
+            for changes in DRAWS
+        ),
+        lambda evidence: [accuracy_part(evidence)],
+        instances=SWEPT_INSTANCES,
+        systems_module=SYSTEMS_MODULE,
+    ),
+    Experiment(
+        OUTSIDE["labels"],
+        tuple(Variant("dtr-t-rl-labelled", None, {"labels": labels}, labels) for labels in LABELS),
+        lambda evidence: [accuracy_part(evidence)],
+        instances=SWEPT_INSTANCES,
+        systems_module=SYSTEMS_MODULE,
+    ),
+    Experiment(
+        OUTSIDE["placement"],
+        tuple(
+            Variant("dtr-t-placed", None, {"assign": assign, "rows": rows}, f"{assign}, rows {rows}")
+            for assign, rows in PLACEMENTS
+        ),
+        lambda evidence: [accuracy_part(evidence), rounds_part(evidence)],
+        instances=UPDATED_INSTANCES,
+        systems_module=SYSTEMS_MODULE,
+    ),
+    Experiment(
+        OUTSIDE["bound"],
+        (Variant("dtr-t-rl-bounded"),),
+        lambda evidence: [bound_part(evidence)],
         instances=SWEPT_INSTANCES,
         systems_module=SYSTEMS_MODULE,
     ),

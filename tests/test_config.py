@@ -47,7 +47,7 @@ def test_presets_differ_where_they_should() -> None:
     assert (paper.training.warmup_steps, paper.training.decay, paper.training.negatives) == (5000, "exponential", 70)
     assert (paper.data.protocol, paper.tree.order) == ("paper", "category")
     assert (paper.data.min_interactions, Config().data.min_interactions) == (15, 2)
-    assert (paper.tree.assignment, paper.tree.moved_rows) == ("residents", "stay")
+    assert [each.tree.placement for each in (small, default, paper)] == ["auction", "auction", "published"]
     assert (paper.training.batch_size, paper.training.epochs, paper.training.optimiser) == (100, 1000.0, "adam")
     assert (paper.estimator.width, paper.estimator.layers, paper.estimator.heads) == (24, 4, 2)
 
@@ -159,34 +159,18 @@ def test_all_faults_and_contradictions_come_in_one_message() -> None:
         assert sum(line.startswith(start) for line in lines) == 1, start
 
 
-def test_a_slope_over_the_depth_belongs_to_uniform_negatives() -> None:
-    with pytest.raises(SettingsError, match=r"training\.depth_slope .* uniform negatives"):
-        Config.load(assignments=["training.method=dtr-t", "training.depth_slope=0.5"])
-    assert Config.load(assignments=["training.method=dtr-t"]).training.method == "dtr-t"
-
-
-@pytest.mark.parametrize(
-    "setting", ["path_start=root", "path_start=every", "path_correction=published", "path_mode=training"]
-)
-def test_how_paths_are_drawn_belongs_to_draws_down_the_tree(setting: str) -> None:
-    with pytest.raises(SettingsError, match=r"training\.path_.* drawn down the tree"):
-        Config.load(assignments=["training.method=dtr-u", f"training.{setting}"])
-    assert Config.load(assignments=["training.method=dtr-t", f"training.{setting}"])
-
-
 def test_attention_on_the_last_levels_leaves_the_others_to_other_parts() -> None:
     last = {"attention_levels": 2}
     assert Config.resolve({"model": last}).model.attention_range(9) == range(8, 10)
     with pytest.raises(SettingsError, match=r"without a score, because attention is the only one of model\.parts"):
         Config.resolve({"model": {"parts": ["attention"], **last}})
     with pytest.raises(SettingsError) as error:
-        Config.resolve({"model": last, "training": {"rounds": 3, "path_start": "root"}, "tree": {"branching": 1}})
+        Config.resolve({"model": last, "training": {"rounds": 3}, "tree": {"branching": 1}})
     assert [line.split(",")[0] for line in fault_lines(error)] == [
         "tree.branching: input should be greater than or equal to 2; got 1",
         "training.rounds = 3 learns the tree by scores on all levels",
-        "training.path_start = 'root' draws negatives by scores on all levels",
     ]
-    assert Config.resolve({"training": {"rounds": 3, "path_start": "root"}}).training.rounds == 3
+    assert Config.resolve({"training": {"rounds": 3}}).training.rounds == 3
 
 
 @pytest.mark.parametrize(
@@ -208,15 +192,14 @@ def test_values_out_of_range_are_refused(assignment: str) -> None:
         Config.load(assignments=[assignment])
 
 
-@pytest.mark.parametrize("setting", ["rectification=soft", "soft_items=3", "soft_share=0.2"])
-def test_how_labels_are_rectified_belongs_to_the_method_that_has_such_labels(setting: str) -> None:
-    for method in ("dtr-u", "dtr-t"):
-        with pytest.raises(SettingsError, match=r"is for rectified labels.*take 'dtr-t-rl'"):
-            Config.load(assignments=[f"training.{setting}", f"training.method={method}"])
-    chosen = Config.load(assignments=[f"training.{setting}", "training.method=dtr-t-rl"])
-    recorded = chosen.model_dump(mode="json")
-    recorded["training"]["method"] = "dtr-t"
-    assert Config.recorded(recorded).training.method == "dtr-t", "an earlier version took both"
+def test_recorded_settings_that_are_none_any_more_are_dropped() -> None:
+    recorded = Config.preset("paper").model_dump(mode="json")
+    recorded["tree"] |= {"assignment": "residents", "moved_rows": "stay", "stride": None, "instances_per_item": None}
+    recorded["training"] |= {"rectification": "soft", "soft_items": 3, "soft_share": 0.2, "depth_slope": 0.0}
+    recorded["training"] |= {"path_start": "root", "path_correction": "negatives", "path_mode": "evaluation"}
+    assert Config.recorded(recorded) == Config.preset("paper")
+    with pytest.raises(SettingsError, match=r"training\.rectification is unknown"):
+        Config.load(assignments=["training.rectification=soft"])
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.beamtree_command import write_sample
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "extending.md").read_text(encoding="utf-8")
-PART, BASELINE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+PART, STRATEGY, BASELINE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def run(example: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +22,14 @@ def test_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     printed = capsys.readouterr().out
     assert "'exact'" in printed
     assert printed.count("taste") == 2, "a column of the recommendations, and a share of the explanation"
+
+
+def test_a_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run(STRATEGY, tmp_path, monkeypatch)
+    name, labels = capsys.readouterr().out.splitlines()
+    assert name == "{'labels': 'last 3 levels'}"
+    assert labels.startswith("[0.0, ")
+    assert labels.endswith(", 0.0, 1.0, 1.0, 1.0]")
 
 
 def test_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,7 +97,7 @@ def fit(
         "training": _given(seed=seed, method=method, rounds=rounds, negatives=negatives),
     }
     chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
-    if estimator_cache is not None and chosen.training.method != "dtr-t-rl":
+    if estimator_cache is not None and not chosen.training.asks_estimator:
         raise InputError(
             f"--estimator-cache keeps the estimator of --method dtr-t-rl; the method here is {chosen.training.method}, "
             "which asks none. Leave it out, or change the method."
@@ -107,7 +107,7 @@ def fit(
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
     with claimed_folder(out, otherwise="give another folder with --out"):
-        is_unfinished = chosen.training.method == "dtr-t-rl" and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
+        is_unfinished = chosen.training.asks_estimator and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
         _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
         interactions = read_log(log, chosen.log, rejects_file=reading.rejects)

@@ -59,7 +59,7 @@ def inspect(
 
     The report is one HTML file with plots: accuracy beside baselines, example lists, coverage and popularity, latency
     against beam width, beam search against an exact scan, what each part of the score adds; at the end the theory: loss
-    by level, max-heap violations and, for attention, sampling, rounds, rectified labels, terms of the bound.
+    by level, max-heap violations and, for attention, sampling, rounds, rectified labels.
     """
     if log is not None:
         _diagnose(

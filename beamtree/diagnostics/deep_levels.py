@@ -43,7 +43,6 @@ class DeepEstimate:
     from_root: float
     from_level: float
     log_total: float
-    largest_score: float
 
 
 def draw_paths(
@@ -96,7 +95,6 @@ def estimate_level(paths: Paths, level: int, *, occupied: Occupied) -> DeepEstim
         from_root=float((paths.from_root - paths.scores)[:draws].mean()) + log_total,
         from_level=float((paths.from_level - paths.scores)[draws : 2 * draws].mean()) + log_total,
         log_total=log_total,
-        largest_score=float(np.abs(paths.scores).max()),
     )
 
 

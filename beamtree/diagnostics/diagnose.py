@@ -5,47 +5,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.artefact import Artefact
-from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import Split
 from beamtree.diagnostics.accuracy import measure_accuracy
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users
-from beamtree.diagnostics.bound import BoundTerms, Constants, bound_terms, measure_norms
 from beamtree.diagnostics.contributions import measure_contributions, num_contribution_searches
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.example_lists import take_examples
 from beamtree.diagnostics.exposure import measure_exposure
 from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
-from beamtree.diagnostics.label_changes import LabelChanges, Rule, measure_label_changes, rectified_labels, softmax
+from beamtree.diagnostics.label_changes import LabelChanges, measure_label_changes
 from beamtree.diagnostics.latency import Clock, latency_widths, measure_latency
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import learned_parts, scorer_of
 from beamtree.diagnostics.ranked_lists import num_systems, rank_for_users
-from beamtree.diagnostics.report import AttentionReport, Diagnostics, LevelReport, Subject
+from beamtree.diagnostics.report import Diagnostics, LevelReport, Subject
 from beamtree.diagnostics.rounds import read_training
-from beamtree.diagnostics.training_loss import training_loss
 from beamtree.errors import DataError, InputError
 from beamtree.evaluation.protocol import describe_protocol, split_dataset
-from beamtree.model.estimator import scores_of
 from beamtree.native.encoder_arrays import encoder_sizes
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.scorers import arrays_by_part
-from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import TrainingInstances
+from beamtree.training.strategies import Strategies
 
 Progress = Callable[[str, int, int], None]
 """Told what is being measured, how much of it is done, and how much there is."""
-
-TRAINING_INSTANCES = 200
-"""Training instances whose loss stands for the empirical loss of the bound."""
-
-ASSUMED_ERROR = 1e-4
-"""The error of the estimator's probabilities that the bound's second term is computed for; the true one is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +48,7 @@ class Examined:
 
     @property
     def has_attention(self) -> bool:
-        """Whether a network was trained in rounds, which rectified labels and the bound are about."""
+        """Whether a network was trained in rounds, which rectified labels are about."""
         return bool(self.artefact.part("attention"))
 
     @property
@@ -133,12 +121,6 @@ def diagnose(
         seed=examined.seed,
         advance=_counter(progress, "parts of the score", num_searches),
     )
-    attention = None
-    if examined.has_attention:
-        largest_score = max(measure.largest_score for measure in measures)
-        attention = _attention_report(
-            examined, estimator, plan=plan, levels=levels, largest_score=largest_score, progress=progress
-        )
     return Diagnostics(
         subject=_subject(examined, plan),
         accuracy=measure_accuracy(ranked, num_items=tree.num_items, config=config, seed=examined.seed),
@@ -149,35 +131,22 @@ def diagnose(
         sampling_start=plan.start,
         beams=beams,
         parts=parts,
-        attention=attention,
+        labels=_labels(examined, estimator, progress=progress) if examined.has_attention else None,
         training=read_training(artefact.training),
     )
 
 
-def _attention_report(
-    examined: Examined,
-    estimator: NamedEstimator | None,
-    *,
-    plan: LevelPlan,
-    levels: tuple[LevelReport, ...],
-    largest_score: float,
-    progress: Progress,
-) -> AttentionReport:
+def _labels(examined: Examined, estimator: NamedEstimator | None, *, progress: Progress) -> LabelChanges:
     if estimator is None:
         raise InputError("Rectified labels of attention rest on an estimator: give one, popularity for example.")
-    labels = measure_label_changes(
+    return measure_label_changes(
         estimator.estimator,
         examined.asked,
         name=estimator.name,
-        tree=plan.tree,
-        rule=_rule(examined.artefact.config),
+        tree=examined.artefact.tree,
         seed=examined.seed,
         advance=_counter(progress, "rectified labels", len(examined.asked)),
     )
-    progress("generalisation bound", 0, 1)
-    bound = _bound(examined, estimator, plan=plan, levels=levels, labels=labels, largest_score=largest_score)
-    progress("generalisation bound", 1, 1)
-    return AttentionReport(labels, bound)
 
 
 def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progress) -> list[LevelMeasures]:
@@ -220,53 +189,6 @@ def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan,
     )
 
 
-def _bound(
-    examined: Examined,
-    estimator: NamedEstimator,
-    *,
-    plan: LevelPlan,
-    levels: tuple[LevelReport, ...],
-    labels: LabelChanges,
-    largest_score: float,
-) -> BoundTerms:
-    artefact, config = examined.artefact, examined.artefact.config
-    instances = TrainingInstances(
-        examined.dataset.sequences,
-        examined.split.train,
-        first_target=examined.split.first_target,
-        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
-        features=examined.dataset.features,
-    ).with_one_target()
-    generator = np.random.default_rng(examined.seed)
-    batch = instances.batch(np.sort(generator.integers(len(instances), size=TRAINING_INSTANCES)))
-    targets = batch.targets[:, 0]
-    is_rectified = config.training.method == "dtr-t-rl"
-    rectified: npt.NDArray[np.bool_] | None = None
-    if is_rectified:
-        probabilities = softmax(scores_of(estimator.estimator, batch.requests))
-        rectified = rectified_labels(probabilities, targets, tree=plan.tree, rule=_rule(config))
-    loss = training_loss(
-        scorer_of(artefact),
-        batch.histories.latest(examined.history_length),
-        targets,
-        plan=plan,
-        method=config.training.method,
-        labels=rectified,
-        generator=generator,
-    )
-    sampler = "uniform" if config.training.method == "dtr-u" else "from_level"
-    discrepancy = next(change for change in labels.changes if change.threshold == ASSUMED_ERROR).changed_per_target
-    constants = Constants(
-        instances=len(instances),
-        empirical_loss=loss.mean,
-        divergence=sum(getattr(level, sampler).mean for level in levels if not level.taken_whole),
-        label_discrepancy=discrepancy.mean if is_rectified else None,
-        assumed_error=ASSUMED_ERROR,
-        largest_score=largest_score,
-    )
-    return bound_terms(measure_norms(artefact.part("attention"), settings=config.model), constants, tree=plan.tree)
-
-
 def _subject(examined: Examined, plan: LevelPlan) -> Subject:
     artefact, asked, config = examined.artefact, examined.asked, examined.artefact.config
     return Subject(
@@ -274,6 +196,7 @@ def _subject(examined: Examined, plan: LevelPlan) -> Subject:
         parts=tuple(sorted(arrays_by_part(artefact.weights))),
         learned=learned_parts(artefact),
         method=config.training.method,
+        sampler=Strategies.of(config).negatives.name,
         negatives=config.training.negatives,
         items=plan.tree.num_items,
         branching=plan.tree.branching,
@@ -290,11 +213,6 @@ def _subject(examined: Examined, plan: LevelPlan) -> Subject:
         exact_nodes=plan.exact_nodes,
         draws=plan.draws,
     )
-
-
-def _rule(config: Config) -> Rule:
-    """Which labels training with these settings counts; normalising them changes their size, not where they are."""
-    return "child" if config.training.rectification == "child" else "subtree"
 
 
 def _difference(artefact: Artefact, dataset: Dataset) -> str:

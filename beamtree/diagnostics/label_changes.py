@@ -6,7 +6,6 @@ normalised anew. Since L is far below 1, nearly every shift is +L or -L. A label
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,20 +13,12 @@ import numpy.typing as npt
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.held_out import AskedUsers
 from beamtree.model.estimator import Estimator
-from beamtree.training.rectify import (
-    first_winning_level,
-    level_weights,
-    scores_by_leaf,
-    winning_child_levels,
-)
+from beamtree.training.rectify import first_winning_level, labels_from, scores_by_leaf
 from beamtree.tree.item_tree import ItemTree
 
 Float64Array = npt.NDArray[np.float64]
 Float32Array = npt.NDArray[np.float32]
 Int32Array = npt.NDArray[np.int32]
-
-Rule = Literal["subtree", "child"]
-"""Where a target counts: where it wins its whole subtree, or where its child wins its siblings."""
 
 THRESHOLDS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 PROBABILITIES_AT_A_TIME = 2**22
@@ -55,7 +46,6 @@ class LabelChanges:
     """
 
     estimator: str
-    rule: Rule
     targets: int
     positive: tuple[float, ...]
     median_target_probability: float
@@ -69,7 +59,6 @@ def measure_label_changes(
     *,
     name: str,
     tree: ItemTree,
-    rule: Rule,
     seed: int,
     thresholds: Sequence[float] = THRESHOLDS,
     advance: Callable[[int], None] = lambda _: None,
@@ -86,16 +75,15 @@ def measure_label_changes(
     for first in range(0, len(targets), block):
         rows = slice(first, first + block)
         probabilities = softmax(estimator.scores(histories[rows]))
-        labels[rows] = rectified_labels(probabilities, targets[rows], tree=tree, rule=rule)
+        labels[rows] = rectified_labels(probabilities, targets[rows], tree=tree)
         of_targets[rows] = np.take_along_axis(probabilities, targets[rows, None], axis=1)[:, 0]
         for place, threshold in enumerate(thresholds):
             perturbed = perturb(probabilities, threshold=threshold, generator=generator)
-            again = rectified_labels(perturbed, targets[rows], tree=tree, rule=rule)
+            again = rectified_labels(perturbed, targets[rows], tree=tree)
             flips[place, rows] = again != labels[rows]
         advance(len(probabilities))
     return LabelChanges(
         estimator=name,
-        rule=rule,
         targets=len(targets),
         positive=tuple(labels.mean(axis=0).tolist()),
         median_target_probability=float(np.median(of_targets)),
@@ -120,14 +108,11 @@ def perturb(probabilities: Float64Array, *, threshold: float, generator: np.rand
     return np.asarray(np.divide(shifted, totals, out=shifted, where=totals > 0))
 
 
-def rectified_labels(
-    probabilities: Float64Array, targets: Int32Array, *, tree: ItemTree, rule: Rule
-) -> npt.NDArray[np.bool_]:
+def rectified_labels(probabilities: Float64Array, targets: Int32Array, *, tree: ItemTree) -> npt.NDArray[np.bool_]:
     """The label of each target's ancestor on levels 1 to height: (targets, height)."""
     by_leaf = scores_by_leaf(probabilities.astype(np.float32), tree)
-    winning = first_winning_level if rule == "subtree" else winning_child_levels
-    levels = winning(by_leaf, tree.leaf_of_item[targets].astype(np.int64), tree=tree)
-    return level_weights(levels, rectification=rule, height=tree.height) > 0
+    levels = first_winning_level(by_leaf, tree.leaf_of_item[targets].astype(np.int64), tree=tree)
+    return labels_from(levels, height=tree.height) > 0
 
 
 def _summarise(threshold: float, flipped: npt.NDArray[np.bool_], user_row: npt.NDArray[np.int64]) -> LabelChange:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from beamtree.config import Config, PathStart
+from beamtree.config import Config
 from beamtree.diagnostics.deep_levels import compare_some_siblings, descend, draw_paths, estimate_level
 from beamtree.diagnostics.heap import (
     best_children,
@@ -18,7 +18,7 @@ from beamtree.diagnostics.heap import (
 from beamtree.diagnostics.node_scores import Occupied
 from beamtree.diagnostics.sampling import divergence, log_softmax, top_down_log_q, uniform_log_q
 from beamtree.retrieval.beam import ScoreNodes
-from beamtree.training.negatives import negatives_per_level
+from beamtree.training.negatives import same_on_every_level
 from beamtree.tree.item_tree import ItemTree
 
 Float64Array = npt.NDArray[np.float64]
@@ -39,17 +39,13 @@ class LevelPlan:
     """How the levels of a tree are measured, and how training sampled them.
 
     counts: (height,), negatives of levels 1 to height; taken_whole: (height,), whether training scores all nodes there.
-    start: where top-down sampling begins, the first level that is not taken whole, the first of all, or, when every
-    level is drawn from its own softmax, the last; height + 1 if nothing is sampled. correct_positive: whether draws are
-    corrected by their probability among the negatives. exact_depth: the deepest level that is scored whole here.
-    beam_width: that of the model.
+    start: where top-down sampling begins, the first level that is not taken whole; height + 1 if nothing is sampled.
+    exact_depth: the deepest level that is scored whole here. beam_width: that of the model.
     """
 
     occupied: Occupied
     counts: Int64Array
     beam_width: int
-    path_start: PathStart = "level"
-    correct_positive: bool = True
     exact_nodes: int = EXACT_NODES
     draws: int = DRAWS
     taken_whole: npt.NDArray[np.bool_] = field(init=False)
@@ -60,8 +56,7 @@ class LevelPlan:
         tree = self.tree
         sizes = np.array([len(nodes) for nodes in self.occupied.nodes[1:]])
         whole = sizes <= self.counts + 1
-        starts = {"level": int(np.argmin(whole)) + 1, "root": 1, "every": tree.height}
-        start = tree.height + 1 if whole.all() else starts[self.path_start]
+        start = tree.height + 1 if whole.all() else int(np.argmin(whole)) + 1
         small = np.flatnonzero(
             tree.level_sizes[1:] <= max(self.exact_nodes, int(tree.level_sizes[min(start, tree.height)]))
         )
@@ -77,15 +72,8 @@ class LevelPlan:
     @classmethod
     def of(cls, tree: ItemTree, *, config: Config) -> "LevelPlan":
         """For a tree that was trained with these settings."""
-        training = config.training
-        counts = negatives_per_level(tree, negatives=training.negatives, depth_slope=training.depth_slope)
-        return cls(
-            Occupied(tree),
-            counts,
-            config.retrieval.beam_width,
-            path_start=training.path_start,
-            correct_positive=training.path_correction == "negatives",
-        )
+        counts = same_on_every_level(tree, config.training.negatives)
+        return cls(Occupied(tree), counts, config.retrieval.beam_width)
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,6 @@ class LevelMeasures:
     child_violations, leaf_violations: share of sibling pairs whose order contradicts that of their best children, or of
     the best leaves below; path_violations: the latter among siblings on the way to the top leaves. lost_paths: share of
     the top leaves whose ancestor is not among the best `beam_width` of its level.
-    largest_score: the largest absolute score that was met, a single number.
     """
 
     uniform: Float64Array
@@ -107,7 +94,6 @@ class LevelMeasures:
     leaf_violations: Float64Array
     path_violations: Float64Array
     lost_paths: Float64Array
-    largest_score: float
 
 
 def measure_levels(
@@ -119,14 +105,12 @@ def measure_levels(
     whole = [plan.occupied.scores_of_level(score_nodes, level) for level in range(1, plan.exact_depth + 1)]
     from_root = top_down_log_q(whole, tree=tree, start=1)
     from_level = top_down_log_q(whole, tree=tree, start=plan.start)
-    largest = 0.0
     for level, scores in enumerate(whole, start=1):
         log_p = log_softmax(scores)
         found["uniform"][level - 1] = divergence(uniform_log_q(scores), log_p)
         found["from_root"][level - 1] = divergence(from_root[level - 1], log_p)
         found["from_level"][level - 1] = divergence(from_level[level - 1], log_p)
         found["loss"][level - 1] = -log_p[tree.item_ancestors(target, level)]
-        largest = max(largest, float(np.abs(scores[np.isfinite(scores)]).max()))
         if level < plan.exact_depth:
             below = best_children(whole[level], tree=tree, level=level)
             own = families(scores, branching=tree.branching)
@@ -135,7 +119,7 @@ def measure_levels(
             ).share
     if plan.exact_depth == height:
         _follow_top_leaves(whole, found, plan=plan)
-        return LevelMeasures(**found, largest_score=largest)
+        return LevelMeasures(**found)
     paths = draw_paths(
         from_root[-1], from_level[-1], level=plan.exact_depth, tree=tree, draws=plan.draws, generator=generator
     )
@@ -148,12 +132,11 @@ def measure_levels(
             found["from_root"][level - 1] = estimate.from_root
             found["from_level"][level - 1] = estimate.from_level
             found["loss"][level - 1] = estimate.log_total - float(positive[0])
-            largest = max(largest, estimate.largest_score, float(abs(positive[0])))
         if level < height:
             found["child_violations"][level - 1] = compare_some_siblings(
                 level, occupied=plan.occupied, score_nodes=score_nodes, draws=plan.draws, generator=generator
             ).share
-    return LevelMeasures(**found, largest_score=largest)
+    return LevelMeasures(**found)
 
 
 _COLUMNS = (

@@ -6,7 +6,7 @@ from importlib.resources import files
 from string import Template
 
 from beamtree.diagnostics.cost_sections import latency_section
-from beamtree.diagnostics.fit_sections import bound_section, labels_section, training_section
+from beamtree.diagnostics.fit_sections import labels_section, training_section
 from beamtree.diagnostics.headlines import Headline, headlines
 from beamtree.diagnostics.list_sections import accuracy_section, examples_section, exposure_section
 from beamtree.diagnostics.part_sections import parts_section
@@ -24,7 +24,7 @@ GROUPS: tuple[tuple[str, tuple[SectionOf, ...]], ...] = (
     ("What the parts add", (parts_section,)),
     (
         "Theory, for those who train",
-        (loss_section, heap_section, sampling_section, training_section, labels_section, bound_section),
+        (loss_section, heap_section, sampling_section, training_section, labels_section),
     ),
 )
 
@@ -72,7 +72,7 @@ def _group(title: str, sections: Sequence[Section]) -> str:
 
 def _about(diagnostics: Diagnostics) -> str:
     subject = diagnostics.subject
-    trained = f", trained with {subject.method}" if diagnostics.attention is not None else ""
+    trained = f", trained with {subject.method}" if diagnostics.labels is not None else ""
     return (
         f"{subject.items:,} items in a tree of {subject.height} levels with branching {subject.branching}; a score of "
         f"{' + '.join(subject.parts)}{trained}. Measured on {subject.users:,} of {subject.available_users:,} "

@@ -9,19 +9,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.beams import BeamComparison
-from beamtree.diagnostics.bound import BoundTerms
 from beamtree.diagnostics.label_changes import LabelChanges
 from beamtree.diagnostics.report import Diagnostics, LevelReport
 from beamtree.diagnostics.rounds import TrainingHistory
 from beamtree.diagnostics.svg import FAINT, INK, SERIES, SHADE, figure_style, panels, to_svg
-
-TERMS = {
-    "empirical_loss": "loss on training instances",
-    "estimation": "wrong labels",
-    "divergence": "sampler, sum of KL",
-    "concentration": "finite sample",
-    "complexity": "size of the weights",
-}
 
 
 def plot_sampling(diagnostics: Diagnostics) -> str:
@@ -102,27 +93,6 @@ def plot_labels(labels: LabelChanges) -> str:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         axes.set_title("labels that change")
         return to_svg(figure, description="Share of rectified labels that change, by the size of the perturbation")
-
-
-def plot_bound(bound: BoundTerms) -> str:
-    """The terms of the bound that training moves, on a logarithmic scale."""
-    names = [name for name in TERMS if name != "complexity" and getattr(bound, name) > 0]
-    values = [getattr(bound, name) for name in names]
-    with figure_style():
-        figure, [axes] = panels(height=2.2)
-        places = np.arange(len(names))[::-1]
-        axes.barh(places, values, height=0.55, color=SERIES[0], left=1e-2)
-        axes.set_xscale("log")
-        axes.set_xlim(left=1e-2, right=max(values) * 300)
-        axes.set_yticks(places, [TERMS[name] for name in names])
-        for place, value in zip(places, values, strict=True):
-            axes.annotate(
-                f"{compact(value)} nats", (value, place), xytext=(5, 0), textcoords="offset points", va="center"
-            )
-        axes.grid(visible=False, axis="y")
-        axes.grid(visible=True, axis="x")
-        axes.set_xlabel("nats, logarithmic")
-        return to_svg(figure, description="Terms of the generalisation bound")
 
 
 def plot_training(training: TrainingHistory) -> str:

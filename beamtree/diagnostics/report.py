@@ -7,32 +7,31 @@ from typing import Any
 from beamtree.diagnostics.accuracy import Accuracy
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.beams import BeamComparison
-from beamtree.diagnostics.bound import BoundTerms
 from beamtree.diagnostics.contributions import Contributions
 from beamtree.diagnostics.example_lists import ExampleList
 from beamtree.diagnostics.exposure import Exposure
 from beamtree.diagnostics.label_changes import LabelChanges
 from beamtree.diagnostics.latency import Latency
 from beamtree.diagnostics.rounds import TrainingHistory
-from beamtree.errors import InputError
 
 KIND = "beamtree diagnostics"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True)
 class Subject:
     """Which model was looked into, and whom it was asked for.
 
-    parts: of the score, learned: those of them that are learned, which loss and max-heap are about. histories: held-out
-    (history, next item) pairs, a few per user. exact_nodes: levels up to this size were scored whole; draws: nodes of
-    each kind drawn per history on larger ones.
+    parts: of the score, learned: those of them that are learned, which loss and max-heap are about. sampler: how
+    training drew negatives. histories: held-out (history, next item) pairs, a few per user. exact_nodes: levels up to
+    this size were scored whole; draws: nodes of each kind drawn per history on larger ones.
     """
 
     model: str
     parts: tuple[str, ...]
     learned: tuple[str, ...]
     method: str
+    sampler: str
     negatives: int
     items: int
     branching: int
@@ -75,19 +74,11 @@ class LevelReport:
 
 
 @dataclass(frozen=True)
-class AttentionReport:
-    """What is about the training of attention alone."""
-
-    labels: LabelChanges
-    bound: BoundTerms
-
-
-@dataclass(frozen=True)
 class Diagnostics:
     """Everything that was found.
 
-    levels: none for a score that only counts, which has no loss; parts: None for a score of a single part; attention:
-    None for a score without it.
+    levels: none for a score that only counts, which has no loss; parts: None for a score of a single part; labels:
+    rectified ones under wrong probabilities, None for a score without attention.
     """
 
     subject: Subject
@@ -99,25 +90,8 @@ class Diagnostics:
     sampling_start: int
     beams: BeamComparison
     parts: Contributions | None
-    attention: AttentionReport | None
+    labels: LabelChanges | None
     training: TrainingHistory
-
-    @property
-    def labels(self) -> LabelChanges:
-        """Rectified labels under wrong probabilities; InputError for a score without attention."""
-        return self._of_attention.labels
-
-    @property
-    def bound(self) -> BoundTerms:
-        """The terms of the generalisation bound; InputError for a score without attention."""
-        return self._of_attention.bound
-
-    @property
-    def _of_attention(self) -> AttentionReport:
-        if self.attention is None:
-            parts = " and ".join(self.subject.parts)
-            raise InputError(f"Labels and bound are about attention, and this score has {parts} alone.")
-        return self.attention
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain values, as in the JSON file."""

@@ -64,25 +64,3 @@ def top_down_log_q(levels: Sequence[Float64Array], *, tree: ItemTree, start: int
         of_parent = np.repeat(log_q[-1], end - first)
         log_q.append(of_parent + sibling_log_softmax(scores, tree=tree, level=level))
     return log_q
-
-
-def sampled_softmax_loss(
-    scores: Float64Array,
-    log_q: Float64Array,
-    *,
-    positive: int,
-    count: int,
-    generator: np.random.Generator,
-    correct_positive: bool = True,
-) -> float:
-    """The loss of one level with `count` negatives drawn from Q without the positive (Eq. 20, 21).
-
-    correct_positive: whether they are corrected by their probability among the negatives, or by that among all nodes.
-    """
-    log_negatives = log_q.copy()
-    log_negatives[positive] = -np.inf
-    log_negatives -= log_total(log_negatives)
-    cumulative = np.cumsum(np.exp(log_negatives))
-    drawn = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
-    corrected = scores[drawn] - np.log(count) - (log_negatives if correct_positive else log_q)[drawn]
-    return log_total(np.append(corrected, scores[positive])) - float(scores[positive])

@@ -34,10 +34,9 @@ def loss_section(diagnostics: Diagnostics) -> Section | None:
         "the level that have an item below them, by what is learned "
         f"({' and '.join(diagnostics.subject.learned)}); ± is the standard error over users." + estimated(diagnostics),
         remedy="Near guessing everywhere: train longer, or check the learning rate. Good above, poor on the leaves: "
-        "more negatives (--negatives), or depth_slope, which gives them to the deep levels. With rectified labels "
-        "(dtr-t-rl) upper levels are meant to rank the best item below, not to predict the next one, so their loss "
-        "may stay high."
-        if diagnostics.attention is not None
+        "more negatives (--negatives). With rectified labels (dtr-t-rl) upper levels are meant to rank the best item "
+        "below, not to predict the next one, so their loss may stay high."
+        if diagnostics.labels is not None
         else "Poor on the leaves: train the encoder longer (estimator.epochs), or a wider one (estimator.width). Upper "
         "levels are not trained: their vectors follow the best item below, so that their loss may stay high while the "
         "search finds everything.",
@@ -146,7 +145,7 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
         + (
             " Rectified labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put "
             "items under the parents that their users prefer: whether that pays, validation has to say."
-            if diagnostics.attention is not None
+            if diagnostics.labels is not None
             else ""
         ),
     )
@@ -154,15 +153,14 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
 
 def sampling_section(diagnostics: Diagnostics) -> Section | None:
     """KL(Q || P) of the samplers by level; None for a score without attention, which draws nothing down the tree."""
-    if diagnostics.attention is None:
+    if diagnostics.labels is None:
         return None
     subject, leaves = diagnostics.subject, diagnostics.levels[-1]
-    used = "uniform" if subject.method == "dtr-u" else f"top-down from level {diagnostics.sampling_start}"
     if diagnostics.sampling_start > subject.height:
         reading = f"No level has more than {subject.negatives + 1} nodes, so training scores all and samples nothing."
     else:
         reading = (
-            f"This model was trained with {subject.method}, {used}. On the leaves uniform sampling is "
+            f"Training drew negatives {subject.sampler}. On the leaves uniform sampling is "
             f"{leaves.uniform.mean:.2f} nats from the softmax and top-down {leaves.from_level.mean:.2f}."
         )
     return Section(

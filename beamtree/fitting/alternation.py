@@ -4,7 +4,6 @@ import time
 from functools import partial
 from typing import Any
 
-from beamtree.config import TrainingSettings
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
 from beamtree.fitting.run import FitRun
@@ -14,43 +13,34 @@ from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
 from beamtree.training.checkpoint import Identity
 from beamtree.training.events import TREE_MODEL, TreeRelearned
-from beamtree.training.instances import TrainingInstances
-from beamtree.training.labelled import RectifiedInstances
+from beamtree.training.labels import LabelledInstances
+from beamtree.training.placement import Placement
 from beamtree.training.randomness import seed_for
-from beamtree.training.relearn import Relearned, relearn_tree
+from beamtree.training.relearn import Relearned
 from beamtree.training.rounds import Rounds, forget_rounds, load_rounds, round_seed, save_rounds
 from beamtree.training.schedule import model_schedule
-from beamtree.training.soft_labels import SoftInstances
+from beamtree.training.strategies import Strategies
 from beamtree.training.trainer import SELECTION_METRIC, CheckpointPlan, Trainer
-from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
-from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
 
-ASSIGNMENTS: dict[str, Assign] = {
-    "auction": assign_by_auction,
-    "regret": partial(assign_balanced, priority=by_regret),
-    "residents": assign_residents_first,
-    "score": partial(assign_balanced, priority=by_score),
-}
 
-
-def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
-    """All rounds that the settings ask for, or what is left of them. estimator: rectifies the labels, if there is one.
+def learn_in_rounds(run: FitRun, strategies: Strategies, *, estimator: Estimator | None) -> Rounds:
+    """All rounds that the settings ask for, or what is left of them. estimator: whom the labels ask, if they do.
 
     With a folder for checkpoints, the state between two rounds is kept there, and within a round by the trainer.
     """
     config = run.config
-    identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint)
+    identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint, strategies=strategies.beside(config))
     rounds, score = _begin(run, identity=identity)
     if not run.parts:
         return rounds
     while rounds.round < config.training.rounds:
-        report = _learn_round(run, score, rounds, estimator=estimator, identity=identity)
+        report = _learn_round(run, strategies, score, rounds, estimator=estimator, identity=identity)
         rounds.finish(score.arrays(), report, score=report["validation"].get(SELECTION_METRIC))
         if rounds.round < config.training.rounds:
             started = time.monotonic()
-            relearned = _relearn(run, score, rounds)
-            rounds.replant(relearned.tree, moved_rows=config.tree.moved_rows, node_tables=score.node_tables())
+            relearned = _relearn(run, strategies.placement, score, rounds)
+            rounds.replant(relearned.tree, transfer=strategies.placement.transfer, node_tables=score.node_tables())
             score = _score_of(run, rounds)
             report |= {
                 "moved_share": relearned.moved_share,
@@ -108,14 +98,20 @@ def _keep(run: FitRun, rounds: Rounds, *, identity: Identity) -> None:
 
 
 def _learn_round(
-    run: FitRun, score: Score, rounds: Rounds, *, estimator: Estimator | None, identity: Identity
+    run: FitRun,
+    strategies: Strategies,
+    score: Score,
+    rounds: Rounds,
+    *,
+    estimator: Estimator | None,
+    identity: Identity,
 ) -> dict[str, Any]:
     """Learn the score over the tree of this round; a report of how it went."""
     seed = run.config.training.seed
     settings = run.config.training.model_copy(update={"seed": round_seed(seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
     drawn = run.instances_of_round(rounds.round)
-    labelled = None if estimator is None else _labelled(drawn, estimator, tree=rounds.tree, settings=settings)
+    labelled = strategies.labels.label(drawn, tree=rounds.tree, estimator=estimator)
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
@@ -126,8 +122,8 @@ def _learn_round(
         tower = MadeOnce(partial(build_tower, run, run.encoder, rounds.tree))
     trainer = Trainer(
         TREE_MODEL,
-        build_learner(score, config=config),
-        drawn if labelled is None else labelled,
+        build_learner(score, config=config, negatives=strategies.negatives),
+        labelled,
         schedule=model_schedule(settings, num_instances=len(drawn)),
         validate=model_validation(score, run.dataset, users, config=run.config, tower=tower),
         plan=plan,
@@ -136,7 +132,7 @@ def _learn_round(
     )
     progress = run.backend.train(trainer)
     labels: dict[str, Any] = {}
-    if labelled is not None:
+    if isinstance(labelled, LabelledInstances):
         mean_labels = [round(float(label), 4) for label in labelled.mean_labels()]
         labels = {"mean_labels": mean_labels, "labels_seconds": labelled.seconds}
     return {
@@ -146,30 +142,16 @@ def _learn_round(
         "validation": progress.best_validation(),
         "validations": progress.validations,
         **labels,
-        "seconds": round(progress.seconds - (0.0 if labelled is None else labelled.seconds), 1),
+        "seconds": round(progress.seconds - labels.get("labels_seconds", 0.0), 1),
     }
 
 
-def _labelled(
-    instances: TrainingInstances, estimator: Estimator, *, tree: ItemTree, settings: TrainingSettings
-) -> RectifiedInstances | SoftInstances:
-    """The instances with labels that the estimator rectifies, hard or soft."""
-    if settings.rectification == "soft":
-        items, share = settings.soft_items, settings.soft_share
-        return SoftInstances(instances, estimator=estimator, tree=tree, items=items, share=share)
-    return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification=settings.rectification)
-
-
-def _relearn(run: FitRun, score: Score, rounds: Rounds) -> Relearned:
+def _relearn(run: FitRun, placement: Placement, score: Score, rounds: Rounds) -> Relearned:
     """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
-    settings = run.config.tree
-    return relearn_tree(
+    return placement.place(
         rounds.tree,
         run.instances_of_round(rounds.round - 1),
         add_scores=build_candidate_scores(score),
-        stride=settings.stride,
-        instances_per_item=settings.instances_per_item,
-        assign=ASSIGNMENTS[settings.assignment],
         score=run.backend.score_candidates,
         on_step=run.stop_while("learning the tree"),
     )

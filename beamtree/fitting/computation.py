@@ -11,9 +11,9 @@ from beamtree.model.attention import Attention
 from beamtree.model.score import Score, attention_alone
 from beamtree.training.candidate_scores import native_candidate_scores, torch_candidate_scores
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.negatives import NegativeSampler, UniformNegatives, negatives_per_level
+from beamtree.training.negatives import NegativeSampler
 from beamtree.training.relearn import AddScores
-from beamtree.training.tree_negatives import TreeNegatives
+from beamtree.training.strategies import Strategies
 
 log = logging.getLogger(__name__)
 
@@ -30,34 +30,19 @@ def learning_device(config: Config) -> torch.device:
     return torch.device("cuda" if has_gpu and chosen != "cpu" else "cpu")
 
 
-def build_learner(score: Score, *, config: Config) -> Learner:
-    """The fastest way of learning this score here."""
-    settings, tree = config.training, score.tree
-    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
+def build_learner(score: Score, *, config: Config, negatives: NegativeSampler | None = None) -> Learner:
+    """The fastest way of learning this score here. negatives: None = those that the settings choose."""
+    sampler = Strategies.of(config).negatives if negatives is None else negatives
     if kernels_attention(score) is not None:
-        from beamtree.native.training import Negatives
         from beamtree.training.native_learner import NativeLearner
 
-        drawn = Negatives(
-            counts,
-            sampler="uniform" if settings.method == "dtr-u" else "top_down",
-            start=settings.path_start,
-            correct_positive=settings.path_correction == "negatives",
-            with_dropout=settings.path_mode == "training",
-        )
-        return NativeLearner(score, negatives=drawn, settings=settings)
-    if score.device.type == "cpu":
+        drawn = sampler.in_kernels(score.tree)
+        if drawn is not None:
+            return NativeLearner(score, negatives=drawn, settings=config.training)
+        log.warning("The kernels do not know negatives %s, so training runs in torch, many times slower.", sampler.name)
+    elif score.device.type == "cpu":
         _say_why_torch(score)
-    sampler: NegativeSampler = UniformNegatives(tree, counts=counts, levels=score.learned_levels())
-    if settings.method != "dtr-u":
-        sampler = TreeNegatives(
-            score,
-            count=settings.negatives,
-            start=settings.path_start,
-            correction=settings.path_correction,
-            mode=settings.path_mode,
-        )
-    return TorchLearner(score, negatives=sampler, settings=settings)
+    return TorchLearner(score, draws=sampler.draws(score), settings=config.training)
 
 
 def build_candidate_scores(score: Score) -> AddScores:

@@ -28,6 +28,7 @@ from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import Rounds
+from beamtree.training.strategies import Strategies
 
 LEARNED_PARTS: dict[str, MakePartOnTree] = {"attention": make_attention}
 
@@ -43,6 +44,7 @@ def fit_model(
     estimator_cache: Path | None = None,
     estimator: MakeEstimator | None = None,
     parts: Mapping[str, MakePart] | None = None,
+    strategies: Strategies | None = None,
     on_encoder: Callable[[TrainedEstimator[NextItemModel]], None] = lambda _: None,
     backend: FitBackend = LOCAL,
 ) -> Artefact:
@@ -50,14 +52,16 @@ def fit_model(
 
     estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
     estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned,
-    under names of their own. on_encoder: called with the tower's encoder once it is trained. backend: where the long
+    under names of their own. strategies: how negatives are drawn, what labels count and where items are placed; None =
+    as the settings choose. on_encoder: called with the tower's encoder once it is trained. backend: where the long
     stages are computed.
     """
-    is_rectified = config.training.method == "dtr-t-rl"
+    chosen = Strategies.of(config) if strategies is None else strategies
+    is_rectified = chosen.labels.needs_estimator
     if estimator is not None and not is_rectified:
         raise InputError(
-            f"An estimator rectifies labels, and training.method = {config.training.method!r} has none: set it to "
-            "'dtr-t-rl', or leave the estimator out."
+            f"An estimator is for rectified labels, and those of this fit are {chosen.labels.name}: set "
+            "training.method to 'dtr-t-rl', or leave the estimator out."
         )
     others = tell_items(parts, dataset.item_table)
     learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | others
@@ -90,7 +94,7 @@ def fit_model(
         on_encoder(trained)
     run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder, backend)
     labelling: TrainedEstimator[Estimator] | None = (made or trained) if is_rectified else None
-    rounds = learn_in_rounds(run, None if labelling is None else labelling.estimator)
+    rounds = learn_in_rounds(run, chosen, estimator=None if labelling is None else labelling.estimator)
     weights, started = dict(rounds.best_weights), time.monotonic()
     weighing: dict[str, Any] = {}
     if encoder is not None:
@@ -118,6 +122,7 @@ def fit_model(
             "steps": sum(report["steps"] for report in rounds.reports),
             "rounds": rounds.reports,
             "best_round": rounds.best_round,
+            **({"strategies": beside} if (beside := chosen.beside(config)) else {}),
             **weighing,
             **_seconds(
                 rounds,

@@ -15,7 +15,7 @@ from beamtree.types import Float32Array, Int32Array, Int64Array
 class Estimator(Protocol):
     """Anything that scores all items for histories.
 
-    Hard labels depend on the order of the scores within a row alone; normalised and soft ones take their softmax.
+    Rectified labels depend on the order of the scores within a row alone; diagnostics take their softmax.
     history_length: the latest so many items of a history are what it is asked with.
     """
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from beamtree.config import PathStart
 from beamtree.native import _kernels
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Array, plain
@@ -86,6 +85,9 @@ def learn_candidates(
     )
 
 
+PathStart = Literal["level", "root", "every"]
+
+
 @dataclass(frozen=True)
 class Negatives:
     """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
@@ -94,7 +96,8 @@ class Negatives:
     the exact softmax of the first level that is not taken whole ("level"), at the root ("root"), or anew at that of
     every level ("every"); "level" begins uniformly where that is the first of the last levels, which alone are learned.
     correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the
-    negatives. with_dropout: whether top-down sampling goes by scores with dropout.
+    negatives. with_dropout: whether top-down sampling goes by scores with dropout. Other values of these three than the
+    default are the paper's variants, which `research` draws.
     """
 
     counts: Int64Array

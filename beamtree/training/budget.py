@@ -5,14 +5,15 @@ import numpy as np
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
+from beamtree.training.strategies import Strategies
 from beamtree.training.windows import TrainingWindows
 
 
-def explain_partial_epochs(dataset: Dataset, split: Split, *, config: Config) -> list[str]:
+def explain_partial_epochs(dataset: Dataset, split: Split, *, config: Config, strategies: Strategies) -> list[str]:
     """A sentence for each learner that will not see every training interaction once, with the setting that decides."""
     said = []
     parts, training, estimator = config.model.parts, config.training, config.estimator
-    if estimator.most_positions is not None and ("tower" in parts or training.method == "dtr-t-rl"):
+    if estimator.most_positions is not None and ("tower" in parts or strategies.labels.needs_estimator):
         windows = TrainingWindows.cut(dataset.sequences, split, length=estimator.decided_history_length)
         said += _sentence(
             "the encoder",

@@ -37,9 +37,12 @@ class Identity:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Config, *, data_fingerprint: str) -> "Identity":
-        """Identity of a run with these settings on this data; how often checkpoints are written does not matter."""
-        settings = config.model_dump(mode="json")
+    def of(cls, config: Config, *, data_fingerprint: str, strategies: Mapping[str, str] | None = None) -> "Identity":
+        """Identity of a run with these settings on this data; how often checkpoints are written does not matter.
+
+        strategies: the names of those that the settings did not choose, by what they are for.
+        """
+        settings = config.model_dump(mode="json") | {"strategies": dict(strategies or {})}
         del settings["training"]["checkpoint_minutes"]
         return cls(key=data_fingerprint, settings=settings)
 

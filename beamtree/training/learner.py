@@ -13,7 +13,7 @@ from beamtree.model.score import Score
 from beamtree.training.gradients import Gradients
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
-from beamtree.training.negatives import NegativeSampler
+from beamtree.training.negatives import Draws
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import numpy_generator, torch_generator
 from beamtree.training.touched_rows import TouchedRows
@@ -51,9 +51,9 @@ class Learner(Protocol):
 class TorchLearner:
     """Learns any score in torch, on the device that the score lives on."""
 
-    def __init__(self, score: Score, *, negatives: NegativeSampler, settings: TrainingSettings) -> None:
+    def __init__(self, score: Score, *, draws: Draws, settings: TrainingSettings) -> None:
         self.score = score
-        self._negatives = negatives
+        self._draws = draws
         self._settings = settings
         self._optimiser = ScoreOptimiser(score, settings=settings)
 
@@ -64,7 +64,7 @@ class TorchLearner:
         """
         seed, device, learned = self._settings.seed, self.score.device, self.score.learned_levels()
         single = one_target_each(batch, height=self.score.tree.height)
-        candidates = self._negatives.draw(single, generator=numpy_generator(seed, "negatives", step))
+        candidates = self._draws.draw(single, generator=numpy_generator(seed, "negatives", step))
         nodes = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)
         weights = None

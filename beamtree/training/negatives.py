@@ -1,14 +1,20 @@
 """Negatives for the softmax of each level, and the correction for how they were drawn (Eq. 20)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from beamtree.training.instances import Batch
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, Float32Array, Int64Array
+
+if TYPE_CHECKING:
+    from beamtree.model.score import Score
+    from beamtree.native.training import Negatives
 
 
 @dataclass(frozen=True)
@@ -25,16 +31,56 @@ class Candidates:
     log_correction: Float32Array
 
 
-class NegativeSampler(Protocol):
-    """Anything that picks the competitors of a batch."""
+class Draws(Protocol):
+    """Picks the competitors of a batch on the levels of one tree."""
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
         """Candidates for each level and instance; the instances have one target each."""
         ...
 
 
+class NegativeSampler(Protocol):
+    """How negatives are drawn: a choice that holds for every tree and every round of a fit."""
+
+    @property
+    def name(self) -> str:
+        """What checkpoints call it, options included: one with another name is not resumed."""
+        ...
+
+    def draws(self, score: Score) -> Draws:
+        """Its draws for a score over a tree, in torch; InputError for a score that it cannot draw by."""
+        ...
+
+    def in_kernels(self, tree: ItemTree) -> Negatives | None:
+        """The same in the compiled kernels; None where they do not know it, so that the score is learned in torch."""
+        ...
+
+
+@dataclass(frozen=True)
+class UniformSampler:
+    """DTR(U): `count` negatives on each level, every node of it as likely."""
+
+    count: int
+
+    @property
+    def name(self) -> str:
+        """As in `NegativeSampler`."""
+        return f"uniformly, {self.count} per level"
+
+    def draws(self, score: Score) -> Draws:
+        """As in `NegativeSampler`."""
+        counts = same_on_every_level(score.tree, self.count)
+        return UniformNegatives(score.tree, counts=counts, levels=score.learned_levels())
+
+    def in_kernels(self, tree: ItemTree) -> Negatives:
+        """As in `NegativeSampler`."""
+        from beamtree.native.training import Negatives
+
+        return Negatives(same_on_every_level(tree, self.count), sampler="uniform")
+
+
 class UniformNegatives:
-    """DTR(U): every other node of a level is as likely; levels that fit are taken whole."""
+    """Every other node of a level is as likely; levels that fit are taken whole."""
 
     def __init__(self, tree: ItemTree, *, counts: Int64Array, levels: Sequence[int] | None = None) -> None:
         """counts: (height,), negatives for levels 1 to height. levels: those that are learned; None is all of them."""
@@ -66,18 +112,9 @@ class UniformNegatives:
         return Candidates(node_rows=node_rows, log_correction=log_correction)
 
 
-def negatives_per_level(tree: ItemTree, *, negatives: int, depth_slope: float) -> Int64Array:
-    """How many negatives levels 1 to height get: in proportion to 1 + depth_slope * level, `negatives` on average.
-
-    The total is negatives * height; whole numbers by largest remainders, at least one each.
-    """
-    shares = 1.0 + depth_slope * np.arange(1, tree.height + 1)
-    total = negatives * tree.height
-    exact = total * shares / shares.sum()
-    counts = np.floor(exact).astype(np.int64)
-    by_remainder = np.argsort(counts - exact, kind="stable")
-    counts[by_remainder[: total - counts.sum()]] += 1
-    return np.asarray(np.maximum(counts, 1))
+def same_on_every_level(tree: ItemTree, count: int) -> Int64Array:
+    """`count` negatives for each of levels 1 to height: (height,)."""
+    return np.full(tree.height, count, dtype=np.int64)
 
 
 def whole_level(nodes: Int64Array, positives: Int64Array) -> Int64Array:

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beamtree.config import MovedRows
-from beamtree.model.embedding_init import node_means
 from beamtree.training.checkpoint import (
     Arrays,
     Checkpoint,
@@ -16,6 +14,7 @@ from beamtree.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from beamtree.training.placement import TransferRows
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
@@ -51,34 +50,11 @@ class Rounds:
             self.best_score = score
         self.round += 1
 
-    def replant(self, tree: ItemTree, *, moved_rows: MovedRows, node_tables: Iterable[str]) -> None:
-        """Go on with a new tree of the same shape.
-
-        moved_rows: each leaf's vector goes along with its item ("travel"), and inner nodes get the mean of the leaves
-        below ("rebuild"); or all vectors stay where they are. node_tables: the weights with a row for each node.
-        """
-        for name in node_tables if moved_rows != "stay" else ():
-            table = moved_leaf_rows(self.weights[name], self.tree, tree)
-            if moved_rows == "rebuild":
-                table = rebuilt_inner_rows(table, tree)
-            self.weights = {**self.weights, name: table}
+    def replant(self, tree: ItemTree, *, transfer: TransferRows, node_tables: Iterable[str]) -> None:
+        """Go on with a new tree of the same shape; node_tables: the weights with a row for each node."""
+        moved = {name: transfer(self.weights[name], self.tree, tree) for name in node_tables}
+        self.weights = {**self.weights, **moved}
         self.tree = tree
-
-
-def moved_leaf_rows(node_table: AnyArray, old: ItemTree, new: ItemTree) -> AnyArray:
-    """The node table with the row of each item's old leaf at its new leaf; rows of vacant leaves stay."""
-    first = old.level_offsets[old.height]
-    moved = node_table.copy()
-    moved[first + new.leaf_of_item] = node_table[first + old.leaf_of_item]
-    return moved
-
-
-def rebuilt_inner_rows(node_table: AnyArray, tree: ItemTree) -> AnyArray:
-    """The node table with the mean of the items' leaves below it at each inner node."""
-    first = tree.level_offsets[tree.height]
-    rebuilt = node_table.copy()
-    rebuilt[:first] = node_means(tree, node_table[first + tree.leaf_of_item])[:first]
-    return rebuilt
 
 
 def round_seed(seed: int, round_number: int) -> int:

@@ -1,9 +1,9 @@
 """Greedy balanced assignment: every item to one node, no node beyond its capacity, the sum of scores high.
 
 Items bid for the best node that still has room; a node with too many bidders takes those that matter most, and the
-others bid again. Who matters most is a function that is passed in: `by_score` goes by the score, `by_regret` prefers
-items that would lose most by going to their second-best node. The published code has a way of its own, in which an item
-that stays goes before any that arrives: `assign_residents_first`.
+others bid again. Who matters most is a function that is passed in: `by_regret` prefers items that would lose most by
+going to their second-best node. The published code has a way of its own, in which an item that stays goes before any
+that arrives: `assign_residents_first`.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,6 @@ class Assign(Protocol):
     def __call__(self, scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
         """The node of each item, no node beyond its capacity."""
         ...
-
-
-def by_score(best: Float64Array, _second: Float64Array) -> Float64Array:
-    """The higher an item's score for the node, the earlier it is placed."""
-    return best
 
 
 def by_regret(best: Float64Array, second: Float64Array) -> Float64Array:

@@ -166,7 +166,7 @@ def test_few_users_say_nothing(diagnostics: Diagnostics) -> None:
 
 def test_the_report_has_every_part_in_numbers_and_words(diagnostics: Diagnostics, found: Contributions) -> None:
     assert diagnostics.parts == found
-    assert diagnostics.attention is None
+    assert diagnostics.labels is None
     section = parts_section(diagnostics)
     assert section is not None
     metrics, levels = section.tables

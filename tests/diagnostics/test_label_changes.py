@@ -24,7 +24,7 @@ def asked_for(targets: list[int]) -> AskedUsers:
 def test_labels_by_hand() -> None:
     """Item 1 is the best of the left half and of all: positive everywhere. Item 2 wins nothing but its own leaf."""
     probabilities = np.array([[0.1, 0.5, 0.1, 0.3], [0.1, 0.5, 0.1, 0.3]])
-    labels = rectified_labels(probabilities, np.array([1, 2], dtype=np.int32), tree=TREE, rule="subtree")
+    labels = rectified_labels(probabilities, np.array([1, 2], dtype=np.int32), tree=TREE)
     assert labels.tolist() == [[True, True], [False, True]]
 
 
@@ -53,7 +53,6 @@ def test_wide_gaps_survive_small_errors_and_not_large_ones() -> None:
         asked_for([0, 1, 2, 3] * 20),
         name="popularity",
         tree=TREE,
-        rule="subtree",
         seed=0,
         thresholds=(1e-7, 1e-2, 0.5),
     )
@@ -75,7 +74,6 @@ def test_equal_probabilities_are_decided_by_the_least_error() -> None:
         asked_for([1] * 200),
         name="popularity",
         tree=TREE,
-        rule="subtree",
         seed=0,
         thresholds=(1e-4,),
     )

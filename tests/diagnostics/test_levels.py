@@ -1,7 +1,5 @@
 """What one history shows on every level: exact, and estimated where levels are large."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.diagnostics.levels import LevelPlan, measure_levels
 from beamtree.diagnostics.node_scores import Occupied, scorer_of
-from beamtree.diagnostics.training_loss import level_losses
 from beamtree.tree.build import plant
 from tests.diagnostics.levels_by_hand import plan_for, random_leaf_scores, scorer, sums_of_children
 from tests.small import (
@@ -29,7 +26,6 @@ def test_loss_of_the_targets_ancestors() -> None:
     levels = [np.log([0.2, 0.8]), np.log([0.1, 0.2, 0.3, 0.4])]
     found = measure_levels(scorer(levels), target=2, plan=plan_for(tree), generator=np.random.default_rng(0))
     assert found.loss == pytest.approx(-np.log([0.8, 0.3]), abs=1e-6)
-    assert found.largest_score == pytest.approx(-np.log(0.1))
 
 
 def test_levels_that_training_takes_whole() -> None:
@@ -39,6 +35,7 @@ def test_levels_that_training_takes_whole() -> None:
     assert plan.taken_whole.tolist() == [True, False, False]
     assert (plan.start, plan.exact_depth) == (2, 3)
     assert plan_for(tree, negatives=7).start == tree.height + 1
+    assert LevelPlan.of(tree, config=Config.preset("small", training={"negatives": 2})).start == plan.start
 
 
 def test_the_start_level_is_always_scored_whole() -> None:
@@ -79,39 +76,6 @@ def test_estimates_hold_where_levels_contradict_each_other() -> None:
     assert exact.uniform[6:] == pytest.approx(1.6, abs=0.4)
     for name in ("uniform", "from_root", "from_level", "loss"):
         assert getattr(rough, name) == pytest.approx(getattr(exact, name), abs=0.4), name
-
-
-def test_training_loss_takes_small_levels_whole_and_estimates_large_ones() -> None:
-    tree = random_tree(64, branching=2, seed=2)
-    levels = sums_of_children(random_leaf_scores(tree, seed=3), tree=tree)
-    full = measure_levels(scorer(levels), target=5, plan=plan_for(tree), generator=np.random.default_rng(0)).loss
-    for exact_nodes, tolerance in ((2**14, 1e-3), (8, 1e-2)):
-        plan = plan_for(tree, negatives=3, exact_nodes=exact_nodes, draws=4000)
-        # Parents sum up their children, so top-down draws follow the softmax and sampled losses are exact.
-        losses = level_losses(scorer(levels), target=5, plan=plan, method="dtr-t", generator=np.random.default_rng(0))
-        assert losses == pytest.approx(full, abs=tolerance)
-    uniform = level_losses(
-        scorer(levels), target=5, plan=plan_for(tree, negatives=3), method="dtr-u", generator=np.random.default_rng(0)
-    )
-    assert uniform[0] == pytest.approx(full[0])
-    assert np.abs(uniform - full).max() > 0.05
-
-
-def test_levels_are_measured_as_the_settings_draw() -> None:
-    tree = random_tree(64, branching=2, seed=2)
-
-    def plan_of(**training: Any) -> LevelPlan:
-        return LevelPlan.of(tree, config=Config.preset("small", training={"negatives": 3, **training}))
-
-    assert [plan_of(path_start=start).start for start in ("level", "root", "every")] == [3, 1, tree.height]
-    assert plan_of(path_start="root", negatives=63).start == tree.height + 1, "nothing is drawn"
-    levels = [np.log(np.arange(1.0, size + 1)) for size in tree.level_sizes[1:]]
-    plain, published = (
-        level_losses(scorer(levels), target=5, plan=plan, method="dtr-t", generator=np.random.default_rng(0))
-        for plan in (plan_of(), plan_of(path_correction="published"))
-    )
-    assert plain[:2] == pytest.approx(published[:2]), "whole levels need no correction"
-    assert (published[2:] > plain[2:]).all(), "without the positive's share negatives count too much"
 
 
 @pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")

@@ -11,12 +11,11 @@ import pytest
 from beamtree.diagnostics.accuracy import Bounded
 from beamtree.diagnostics.diagnose import diagnose, examine
 from beamtree.diagnostics.estimators import NamedEstimator
-from beamtree.diagnostics.fit_sections import bound_section
 from beamtree.diagnostics.headlines import headlines
 from beamtree.diagnostics.page import GROUPS, render_page
-from beamtree.diagnostics.plots import compact
 from beamtree.diagnostics.report import Diagnostics
-from beamtree.errors import DataError, InputError
+from beamtree.diagnostics.search_sections import sampling_section
+from beamtree.errors import DataError
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.protocol import evaluate
 from beamtree.model.estimator import PopularityEstimator
@@ -122,7 +121,7 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
         "sampling_start",
         "beams",
         "parts",
-        "attention",
+        "labels",
         "training",
     }
     height = found["subject"]["height"]
@@ -132,17 +131,8 @@ def test_the_json_holds_every_number(diagnostics: Diagnostics) -> None:
         assert level["chance"] == pytest.approx(np.log(level["nodes"]))
         assert (level["child_violations"] is None) == (level["level"] == height)
         assert level["exact"]
-    assert [change["threshold"] for change in found["attention"]["labels"]["changes"]] == [
-        1e-7,
-        1e-6,
-        1e-5,
-        1e-4,
-        1e-3,
-        1e-2,
-    ]
+    assert [change["threshold"] for change in found["labels"]["changes"]] == [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
     assert [item["moved_share"] is None for item in found["training"]["rounds"]] == [False, True]
-    bound = found["attention"]["bound"]
-    assert bound["total"] > bound["empirical_loss"] > 0
     assert found["subject"]["group"] == "test"
     assert (found["subject"]["parts"], found["subject"]["learned"]) == (["attention", "memory"], ["attention"])
     assert found["parts"]["parts"] == ["attention", "memory"]
@@ -158,23 +148,11 @@ def test_the_numbers_are_those_of_the_evaluation(model: DeepTreeRetriever, diagn
     assert result.f.mean == pytest.approx(metrics["f@20"])
 
 
-def test_the_sampler_of_the_bound_is_that_of_the_training(diagnostics: Diagnostics) -> None:
-    sampled = [level for level in diagnostics.levels if not level.taken_whole]
-    assert sampled
-    assert diagnostics.bound.divergence == pytest.approx(sum(level.from_level.mean for level in sampled))
-    assert diagnostics.bound.estimation == 0.0
-    uniform = looked_into(fitted(method="dtr-u"))
-    expected = sum(level.uniform.mean for level in uniform.levels if not level.taken_whole)
-    assert uniform.bound.divergence == pytest.approx(expected)
-
-
-def test_rectified_labels_enter_the_bound() -> None:
-    found = looked_into(fitted(method="dtr-t-rl"))
-    at_assumed_error = next(change for change in found.labels.changes if change.threshold == 1e-4)
-    assert found.bound.constants.label_discrepancy == at_assumed_error.changed_per_target.mean
-    section = bound_section(found)
+@pytest.mark.parametrize(("method", "drawn"), [("dtr-u", "uniformly"), ("dtr-t", "down the tree")])
+def test_the_page_says_how_training_drew_negatives(method: str, drawn: str) -> None:
+    section = sampling_section(looked_into(fitted(method=method)))
     assert section is not None
-    assert "flips per target" in section.definition
+    assert section.reading.startswith(f"Training drew negatives {drawn}, ")
 
 
 def test_the_same_seed_gives_the_same_page(model: DeepTreeRetriever, diagnostics: Diagnostics) -> None:
@@ -218,15 +196,7 @@ def test_a_headline_claims_a_lead_only_where_the_interval_does(
 def test_what_an_operator_asks_comes_first_and_theory_last(diagnostics: Diagnostics) -> None:
     keys = re.findall(r'<section id="(\w+)">', render_page(diagnostics))
     assert keys[:5] == ["accuracy", "examples", "exposure", "latency", "beams"]
-    assert keys[-6:] == ["loss", "heap", "sampling", "training", "labels", "bound"]
-
-
-def test_no_vacuous_bound_is_told(diagnostics: Diagnostics) -> None:
-    section = bound_section(diagnostics)
-    assert section is not None
-    told = f"{section.reading} {section.meaning} {section.remedy} {section.plot}"
-    assert compact(diagnostics.bound.total) not in told
-    assert compact(diagnostics.bound.complexity) not in told
+    assert keys[-5:] == ["loss", "heap", "sampling", "training", "labels"]
 
 
 def test_a_model_that_only_counts_has_a_report_without_theory() -> None:
@@ -242,16 +212,13 @@ def test_a_score_of_any_parts_has_its_sections(parts: tuple[str, ...]) -> None:
     """What attention is trained with is told of attention alone; a single part has nobody to be compared with."""
     found = looked_into(fitted(*parts))
     page = Page(render_page(found))
-    trained_in_rounds = {"sampling", "training", "labels", "bound"}
+    trained_in_rounds = {"sampling", "training", "labels"}
     sections = {"loss", "beams", "heap"} | (trained_in_rounds if "attention" in parts else set())
     assert set(page.ids) & (trained_in_rounds | {"loss", "beams", "heap", "parts"}) == sections | (
         {"parts"} if len(parts) > 1 else set()
     )
     assert found.subject.learned == tuple(sorted(set(parts) - {"memory"}))
-    assert (json.loads(found.to_json())["attention"] is None) == ("attention" not in parts)
-    if "attention" not in parts:
-        with pytest.raises(InputError, match="about attention, and this score has"):
-            _ = found.labels
+    assert (json.loads(found.to_json())["labels"] is None) == (found.labels is None) == ("attention" not in parts)
     assert 4 <= len(headlines(found)) <= 6
 
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from beamtree.diagnostics.sampling import (
     divergence,
     log_softmax,
-    sampled_softmax_loss,
     top_down_log_q,
     uniform_log_q,
 )
@@ -70,26 +69,3 @@ def test_every_level_sums_up_to_one_and_exact_levels_cost_nothing(
         assert np.exp(log_q).sum() == pytest.approx(1.0)
         distance = divergence(log_q, log_softmax(scores))
         assert distance == pytest.approx(0.0, abs=1e-9) if level <= start else distance >= -1e-9
-
-
-def test_draws_by_the_softmax_give_the_full_loss_whatever_they_are() -> None:
-    """With q in proportion to exp(o), every corrected negative is the same number, and the loss is exact."""
-    scores = np.array([0.5, -1.0, 2.0, 0.0, 1.5])
-    for seed in range(5):
-        loss = sampled_softmax_loss(
-            scores, log_softmax(scores), positive=2, count=3, generator=np.random.default_rng(seed)
-        )
-        assert loss == pytest.approx(-log_softmax(scores)[2])
-
-
-def test_full_loss_is_at_most_the_expected_sampled_loss_and_the_divergence() -> None:
-    """Lemma 3, with the expectation as a mean over many draws of uniform negatives."""
-    generator = np.random.default_rng(1)
-    scores = generator.normal(0.0, 2.0, size=40)
-    log_q = uniform_log_q(scores)
-    sampled = np.mean(
-        [sampled_softmax_loss(scores, log_q, positive=3, count=5, generator=generator) for _ in range(4000)]
-    )
-    full = -log_softmax(scores)[3]
-    assert sampled < full
-    assert full <= sampled + divergence(log_q, log_softmax(scores))

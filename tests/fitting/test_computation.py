@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from beamtree import native
-from beamtree.config import Config, PathStart
-from beamtree.errors import InputError
+from beamtree.config import Config
 from beamtree.fitting.computation import build_learner
 from beamtree.model.score import build_score
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.tree_negatives import TreeNegatives
+from beamtree.training.negatives import UniformSampler
+from beamtree.training.tree_negatives import TreeSampler
+from beamtree.tree.item_tree import ItemTree
 from tests.model.test_new_part import TASTE
 from tests.small import model_settings, random_histories, random_tree
 from tests.training.runs import batch_from
@@ -45,31 +46,37 @@ def first_loss(*, dropout: float = 0.0, attention_levels: int | None = None, **t
     return loss_of(build_learner(build_score(config, TREE, seed=1), config=config), config)
 
 
-@pytest.mark.usefixtures("computation")
-def test_draws_begin_where_the_settings_say() -> None:
-    assert first_loss(path_start="root") != first_loss(path_start="level") == first_loss()
-    assert first_loss(path_start="every") != first_loss(path_start="level")
-
-
-@pytest.mark.parametrize("start", ["level", "root", "every"])
-def test_torch_draws_from_the_start_that_is_set(start: PathStart, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["dtr-u", "dtr-t"])
+def test_torch_draws_by_the_method_that_is_set(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "is_available", lambda: False)
-    config = config_of(path_start=start)
+    config = config_of(method=method)
     score = build_score(config, TREE, seed=1)
-    learner = TorchLearner(score, negatives=TreeNegatives(score, count=4, start=start), settings=config.training)
-    assert loss_of(learner, config) == first_loss(path_start=start)
+    draws = (UniformSampler(4) if method == "dtr-u" else TreeSampler(4)).draws(score)
+    assert loss_of(TorchLearner(score, draws=draws, settings=config.training), config) == first_loss(method=method)
 
 
 @pytest.mark.usefixtures("computation")
-def test_the_published_correction_counts_negatives_more() -> None:
-    """It leaves out 1 - q of the positive, which divides q of every negative."""
-    assert first_loss(path_correction="published") > first_loss(path_correction="negatives") == first_loss()
+def test_negatives_that_are_passed_stand_in_for_those_of_the_settings() -> None:
+    config = config_of()
+    learner = build_learner(build_score(config, TREE, seed=1), config=config, negatives=UniformSampler(4))
+    assert loss_of(learner, config) == first_loss(method="dtr-u") != first_loss(method="dtr-t")
 
 
-@pytest.mark.usefixtures("computation")
-def test_draws_are_made_with_dropout_where_the_settings_say() -> None:
-    usual = first_loss(dropout=0.5)
-    assert first_loss(dropout=0.5, path_mode="training") != usual == first_loss(dropout=0.5, path_mode="evaluation")
+def test_negatives_that_the_kernels_do_not_know_are_drawn_in_torch_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class First(UniformSampler):
+        name = "first come"
+
+        def in_kernels(self, _tree: ItemTree) -> None:  # type: ignore[override]
+            return None
+
+    config = config_of()
+    learner = build_learner(build_score(config, TREE, seed=1), config=config, negatives=First(4))
+    assert isinstance(learner, TorchLearner)
+    assert len(caplog.records) == 1
+    if native.is_available():
+        assert "do not know negatives first come" in caplog.text
 
 
 @pytest.mark.usefixtures("computation")
@@ -86,12 +93,6 @@ def test_attention_is_learned_on_the_levels_that_the_settings_name(caplog: pytes
     on_leaves = [first_loss(attention_levels=1, method=method) for method in ("dtr-u", "dtr-t")]
     assert on_leaves[0] == pytest.approx(on_leaves[1], rel=1e-6)
     assert first_loss(attention_levels=2, method="dtr-u") != pytest.approx(first_loss(attention_levels=2), rel=1e-6)
-
-
-def test_torch_refuses_paths_from_the_root_above_the_learned_levels() -> None:
-    score = build_score(config_of(attention_levels=2), TREE, seed=1)
-    with pytest.raises(InputError, match=r"levels above 5 are not learned.*path_start to 'level'"):
-        TreeNegatives(score, count=4, start="root")
 
 
 def test_a_part_that_the_kernels_do_not_know_is_learned_in_torch_and_the_log_says_so(

@@ -5,8 +5,7 @@ import pytest
 
 pytest.importorskip("beamtree.native._kernels")
 
-from beamtree.config import PathStart
-from beamtree.native.training import Negatives, draw_candidates, learn_batch, learn_candidates
+from beamtree.native.training import Negatives, PathStart, draw_candidates, learn_batch, learn_candidates
 from beamtree.tree.item_tree import ItemTree
 from tests.native.plain_network import Shape
 from tests.native.small_models import random_attention, random_histories, random_tree

@@ -9,12 +9,12 @@ import torch
 pytest.importorskip("beamtree.native._kernels")
 
 from beamtree import native
-from beamtree.config import PathStart
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.training import (
     Dropout,
     Gradients,
     Negatives,
+    PathStart,
     RowGradients,
     adam_rows,
     draw_candidates,

@@ -27,7 +27,7 @@ def test_what_the_product_lists_is_here() -> None:
     for experiment in EXPERIMENTS.values():
         for variant in experiment.variants:
             made: Any = SYSTEMS[variant.system].changed(variant.changes).entry.make()
-            assert variant.changes.get("alpha", 0.0) == getattr(made, "alpha", 0.0)
+            assert all(getattr(made, name) == value for name, value in variant.changes.items())
     alphas = [variant.at for variant in EXPERIMENTS["adaptive"].variants]
     assert alphas == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
@@ -60,17 +60,30 @@ def test_a_variant_is_fitted_by_the_products_worker(name: str, tmp_path: Path, m
     evidence = Evidence([variant], summarise([result]), read_curves(Path("out")), with_paper=True)
     about = About("ratings", 1.0, 1, command="again")
     text = write_experiment(experiment, evidence, [result], about, directory=Path("out"))
-    assert {"adaptive": "| 1 | ", "perturbation": "| 1e-02 | "}[name] in text
+    shown = {
+        "adaptive": "| 1 | ",
+        "draws": "mode training",
+        "labels": "soft",
+        "placement": "auction, rows rebuild",
+        "bound": "| size of the weights | ",
+        "perturbation": "| 1e-02 | ",
+    }
+    assert shown[name] in text
     assert Path("out", f"{name}.html").is_file()
     if name == "perturbation":
         assert len(result["findings"]["changed"]) == len(THRESHOLDS)
         assert "paper, MIND" in text
-    else:
-        (folder,) = Path("out", "work", "seed0").iterdir()
-        assert folder.name.startswith("dtr-u-adaptive")
+    if name == "bound":
+        found = result["findings"]
+        assert found["total"] > found["empirical_loss"] > 0.0
+        assert found["constants"]["label_discrepancy"] is not None, "labels are rectified"
+        assert found["constants"]["largest_score"] > 0.0
+        assert len(found["norms"]["layers"]) == 4
+    folders = [folder.name for folder in Path("out", "work", "seed0").iterdir()]
+    assert any(folder.startswith("dtr-t" if name == "perturbation" else variant.system) for folder in folders)
 
 
-def test_the_command_knows_both_and_points_elsewhere() -> None:
+def test_the_command_knows_its_experiments_and_points_elsewhere() -> None:
     runner = CliRunner()
     assert "Give the log" in str(runner.invoke(app, ["adaptive"]).exception)
     elsewhere = str(runner.invoke(app, ["results", "--data", "log.csv"]).exception)

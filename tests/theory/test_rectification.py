@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.retrieval.beam import beam_search
-from beamtree.training.rectify import Labels, first_winning_level, level_weights, normalised_labels, scores_by_leaf
+from beamtree.training.rectify import first_winning_level, labels_from, scores_by_leaf
 from beamtree.tree.build import plant
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
+from research.labels import normalised_labels
 from tests.small import random_tree
 
 Float64Array = npt.NDArray[np.float64]
@@ -18,13 +20,11 @@ Float64Array = npt.NDArray[np.float64]
 ETA = np.array([0.21, 0.0, 0.12, 0.18, 0.19, 0.0, 0.16, 0.14])
 
 
-def rectified(tree: ItemTree, leaf_scores: npt.NDArray[np.float32], leaves: npt.NDArray[np.int64]) -> Labels:
-    return level_weights(
-        first_winning_level(leaf_scores, leaves, tree=tree), rectification="subtree", height=tree.height
-    )
+def rectified(tree: ItemTree, leaf_scores: npt.NDArray[np.float32], leaves: npt.NDArray[np.int64]) -> AnyArray:
+    return labels_from(first_winning_level(leaf_scores, leaves, tree=tree), height=tree.height)
 
 
-def expected_labels(tree: ItemTree, probabilities: Float64Array, labels: Labels) -> list[Float64Array]:
+def expected_labels(tree: ItemTree, probabilities: Float64Array, labels: AnyArray) -> list[Float64Array]:
     """E[z | u] of every node, level by level, for labels (items, height) of each item as the target."""
     expected = []
     for level in range(1, tree.height + 1):

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from beamtree.data.split import split_none
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.relearn import AddScores, Stage, relearn_tree
-from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret
 from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.build import plant
+from research.placement import by_score
 from tests.small import random_tree, sequences_of
 
 Float64Array = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from beamtree.data.split import split_none
 from beamtree.training.gradients import Gradients
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.negatives import UniformNegatives, negatives_per_level
+from beamtree.training.negatives import UniformNegatives, same_on_every_level
 from beamtree.tree.item_tree import ItemTree
 from tests.small import fresh_attention, model_settings, random_tree, score_of, sequences_of
 
@@ -86,9 +86,9 @@ def torch_learner(
     settings: TrainingSettings, *, model: ModelSettings | None = None, tree: ItemTree | None = None
 ) -> TorchLearner:
     planted = tree or ring_tree()
-    counts = negatives_per_level(planted, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    counts = same_on_every_level(planted, settings.negatives)
     score = score_of(fresh_attention(model or model_settings(), planted, seed=settings.seed))
-    return TorchLearner(score, negatives=UniformNegatives(planted, counts=counts), settings=settings)
+    return TorchLearner(score, draws=UniformNegatives(planted, counts=counts), settings=settings)
 
 
 def train(learner: Learner, *, steps: int, learning_rate: float = 0.02) -> list[float]:

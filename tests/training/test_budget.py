@@ -8,14 +8,16 @@ from beamtree.evaluation.protocol import split_dataset
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.training.budget import explain_partial_epochs
 from beamtree.training.events import EpochCutShort, Event, LogPrepared, StepDone
+from beamtree.training.strategies import Strategies
 from beamtree.training.windows import TrainingWindows
 from tests.small import small_config, two_group_log
 
 
 def lines(config: Config) -> list[str]:
     prepared = prepare_log(two_group_log(), config=config)
-    split = split_dataset(prepared.dataset, config=prepared.config)
-    return explain_partial_epochs(prepared.dataset, split, config=prepared.config)
+    config = prepared.config
+    split = split_dataset(prepared.dataset, config=config)
+    return explain_partial_epochs(prepared.dataset, split, config=config, strategies=Strategies.of(config))
 
 
 def test_a_budget_below_an_epoch_is_told_with_the_setting_that_decides() -> None:
@@ -23,7 +25,7 @@ def test_a_budget_below_an_epoch_is_told_with_the_setting_that_decides() -> None
     prepared = prepare_log(two_group_log(), config=config)
     split = split_dataset(prepared.dataset, config=prepared.config)
     positions = int(TrainingWindows.cut(prepared.dataset.sequences, split, length=5).lengths.sum())
-    [line] = explain_partial_epochs(prepared.dataset, split, config=prepared.config)
+    [line] = lines(config)
     share = f"{100 / positions:.0%} of an epoch"
     assert line.startswith(f"the encoder learns from 100 of {positions:,} positions, {share}")
     assert line.endswith(f"estimator.most_positions={positions} gives a whole one")

@@ -10,7 +10,7 @@ from beamtree.data.split import split_users
 from beamtree.model.estimator import Estimator, InnerProductEstimator
 from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.instances import TrainingInstances
-from beamtree.training.labelled import RectifiedInstances
+from beamtree.training.labels import RectifiedLabels
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
 from tests.small import random_tree, two_group_log
 
@@ -72,7 +72,7 @@ def test_labels_are_the_same_whether_or_not_an_estimator_has_vectors(climbs: boo
     products = Products(items=num_items, seed=3)
     estimator: Estimator = products if climbs else ScoresAlone(products)
     assert isinstance(estimator, InnerProductEstimator) == climbs
-    labelled = RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
+    labelled = RectifiedLabels().label(instances, tree=tree, estimator=estimator)
     batch = labelled.batch(np.arange(100))
     assert (products.scored == 0) == climbs, "who climbs never scores all items"
     leaf_scores = scores_by_leaf(products.scores(batch.histories.latest(1)), tree)

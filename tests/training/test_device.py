@@ -51,7 +51,7 @@ def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> To
     [
         {"training": {"method": "dtr-u"}},
         {"training": {"method": "dtr-t"}},
-        {"training": {"method": "dtr-t", "path_mode": "training", "path_start": "root", "optimiser": "adam"}},
+        {"training": {"method": "dtr-t", "optimiser": "adam"}},
         {"model": {"normalisation": "layer", "history_table": "shared"}},
         {"model": {"normalisation": "none"}},
     ],

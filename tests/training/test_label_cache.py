@@ -13,8 +13,9 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.label_cache import BLOCK, LabelCache
 from beamtree.training.labelled import RectifiedInstances
-from beamtree.training.soft_labels import SoftInstances
+from beamtree.training.labels import Labels, RectifiedLabels
 from beamtree.tree.build import plant
+from research.labels import NormalisedLabels, SoftLabels
 
 ITEMS = 50
 
@@ -57,7 +58,7 @@ def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length
 
     def rectified() -> RectifiedInstances:
         some = instances(each=3)
-        return RectifiedInstances(some, estimator=estimator, tree=tree, rectification="normalised")
+        return NormalisedLabels().label(some, tree=tree, estimator=estimator)
 
     together, apart = rectified(), rectified()
     every = np.arange(200)
@@ -81,8 +82,7 @@ def test_an_estimator_is_asked_with_histories_of_its_own_length(asked_length: in
 
     lengths: set[int] = set()
     tree = plant(np.arange(ITEMS, dtype=np.int32), branching=2)
-    hard = RectifiedInstances(instances(), estimator=LastItems(), tree=tree, rectification="subtree")
-    soft = SoftInstances(instances(), estimator=LastItems(), tree=tree, items=3, share=0.5)
-    for labelled in (hard, soft):
-        labelled.batch(np.arange(40))
+    every: list[Labels] = [RectifiedLabels(), SoftLabels(items=3)]
+    for labels in every:
+        labels.label(instances(), tree=tree, estimator=LastItems()).batch(np.arange(40), epoch=0)
     assert lengths == {asked_length}

@@ -9,7 +9,7 @@ from beamtree.model.score import attention_alone
 from beamtree.training.instances import Batch
 from beamtree.training.learner import TorchLearner
 from beamtree.training.losses import sampled_softmax_loss
-from beamtree.training.negatives import UniformNegatives, negatives_per_level
+from beamtree.training.negatives import UniformNegatives, same_on_every_level
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.item_tree import ItemTree
 from tests.small import assert_same_bytes, model_settings, random_histories, random_tree
@@ -31,7 +31,7 @@ def dense_gradients(
     model = attention_alone(learner.score)
     assert model is not None
     model.train()
-    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    counts = same_on_every_level(tree, settings.negatives)
     generator = numpy_generator(settings.seed, "negatives", step)
     candidates = UniformNegatives(tree, counts=counts).draw(batch, generator=generator)
     levels = range(1, tree.height + 1)
@@ -56,7 +56,7 @@ def dense_gradients(
 @pytest.mark.parametrize("history_table", ["shared", "separate"])
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
 def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisation: str, is_weighted: bool) -> None:
-    settings = training_settings(weight_decay=0.0, optimiser="adam", clip_norm=1e9, depth_slope=0.5)
+    settings = training_settings(weight_decay=0.0, optimiser="adam", clip_norm=1e9)
     sizes = ModelSettings.model_validate(
         model_settings().model_dump() | {"history_table": history_table, "normalisation": normalisation}
     )

@@ -12,7 +12,6 @@ def test_every_stage_has_a_peak(normalisation: str) -> None:
         users=200,
         length=20,
         instances=4,
-        rectification="normalised",
         normalisation=normalisation,
         order="clustering",
     )

@@ -9,7 +9,7 @@ from beamtree.errors import InputError
 from beamtree.model.attention import Attention
 from beamtree.training.instances import Batch
 from beamtree.training.learner import Learner, TorchLearner
-from beamtree.training.negatives import Candidates, negatives_per_level
+from beamtree.training.negatives import Candidates, same_on_every_level
 from beamtree.training.randomness import seed_for
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING
@@ -34,7 +34,7 @@ def native_learner(
     from beamtree.training.native_learner import NativeLearner
 
     planted, sizes = tree or ring_tree(), model or model_settings()
-    counts = negatives_per_level(planted, negatives=settings.negatives, depth_slope=settings.depth_slope)
+    counts = same_on_every_level(planted, settings.negatives)
     drawn = Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down")
     score = score_of(fresh_attention(sizes, planted, seed=settings.seed))
     return NativeLearner(score, negatives=drawn, settings=settings)
@@ -55,7 +55,7 @@ def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: Tr
     from beamtree.native.training import Negatives, draw_candidates
     from beamtree.training.native_learner import attention_arrays
 
-    counts = negatives_per_level(tree, negatives=settings.negatives, depth_slope=0.0)
+    counts = same_on_every_level(tree, settings.negatives)
     rows, correction = draw_candidates(
         attention_arrays(model),
         tree,
@@ -96,7 +96,7 @@ def test_a_step_moves_the_weights_as_torch_does(
         ]
     )
     draws.node_rows[..., 0] = np.where(draws.node_rows[..., 0] == NOTHING, positives, draws.node_rows[..., 0])
-    judge = TorchLearner(score_of(judge_model), negatives=GivenCandidates(draws), settings=settings)
+    judge = TorchLearner(score_of(judge_model), draws=GivenCandidates(draws), settings=settings)
 
     assert take_step(in_kernels, batch, step=0, learning_rate=0.01) == pytest.approx(
         take_step(judge, batch, step=0, learning_rate=0.01), rel=1e-5

@@ -1,6 +1,7 @@
 """Alternating between model and tree: what moves, what is kept, and that a stopped run goes on to the same bytes."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -22,9 +23,12 @@ from beamtree.model.estimator import PopularityEstimator
 from beamtree.model.score import Score, build_score
 from beamtree.storage import read_arrays, read_manifest
 from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, StepDone, TreeRelearned, Validated
-from beamtree.training.rounds import moved_leaf_rows, rebuilt_inner_rows
+from beamtree.training.labels import Labels, RectifiedLabels
+from beamtree.training.placement import move_leaf_rows
+from beamtree.training.strategies import Strategies
 from beamtree.tree.build import plant
 from beamtree.tree.item_tree import ItemTree
+from research.labels import SoftLabels
 from tests.small import assert_same_bytes, small_config, two_group_log
 
 
@@ -33,16 +37,9 @@ def test_a_leaf_vector_travels_with_its_item() -> None:
     old, new = plant([0, 1, 2], branching=2, num_leaves=4), plant([2, 0, 1], branching=2, num_leaves=4)
     assert old.leaf_of_item.tolist() == [0, 1, 2]
     table = np.arange(7, dtype=np.float32)[:, None] * 10
-    moved = moved_leaf_rows(table, old, new)[:, 0]
+    moved = move_leaf_rows(table, old, new)[:, 0]
     assert moved[:3].tolist() == [0.0, 10.0, 20.0]
     assert {item: moved[3 + new.leaf_of_item[item]] for item in range(3)} == {0: 30.0, 1: 40.0, 2: 50.0}
-
-
-def test_inner_vectors_are_rebuilt_from_the_items_below() -> None:
-    tree = plant([2, 0, 1], branching=2, num_leaves=4)
-    table = np.array([0, 0, 0, 1, 3, 8, 99], dtype=np.float32)[:, None]
-    rebuilt = rebuilt_inner_rows(table, tree)[:, 0]
-    assert rebuilt.tolist() == [4.0, 2.0, 8.0, 1.0, 3.0, 8.0, 99.0], "a vacant leaf counts for nobody"
 
 
 def config_of(**changes: Any) -> Config:
@@ -57,6 +54,7 @@ def fit(
     work: WorkDirectory | None = None,
     listen: Callable[[Event], object] | None = None,
     estimator: MakeEstimator | None = None,
+    strategies: Strategies | None = None,
 ) -> Artefact:
     dataset = prepare_dataset(two_group_log(), min_interactions=2)
     stop = False
@@ -68,7 +66,14 @@ def fit(
 
     split = split_users(dataset.sequences, seed=2)
     return fit_model(
-        dataset, split, config=config, work=work, listen=stopping, should_stop=lambda: stop, estimator=estimator
+        dataset,
+        split,
+        config=config,
+        work=work,
+        listen=stopping,
+        should_stop=lambda: stop,
+        estimator=estimator,
+        strategies=strategies,
     )
 
 
@@ -105,29 +110,11 @@ def test_a_score_is_built_once_for_each_tree(monkeypatch: pytest.MonkeyPatch) ->
     assert (trees[0].item_at_leaf != trees[1].item_at_leaf).any()
 
 
-@pytest.mark.parametrize("normalisation", ["none", "batch"])
-def test_every_rectification_learns_in_the_kernels_and_in_torch(normalisation: str) -> None:
-    """Batch statistics are learned in torch, everything else in the kernels where they were compiled."""
-    artefacts = {
-        name: fit(config_of(training={"rectification": name, "rounds": 1}, model={"normalisation": normalisation}))
-        for name in ("subtree", "child", "normalised")
-    }
-    labels = {name: np.array(each.training["rounds"][0]["mean_labels"]) for name, each in artefacts.items()}
-    assert len(labels["subtree"]) == artefacts["subtree"].tree.height
-    assert all(each[-1] == 1.0 for each in labels.values())
-    assert (labels["subtree"][:-1] < labels["normalised"][:-1]).all(), "divided by less than one"
-    assert (labels["subtree"] <= labels["child"]).all(), "the laxer test"
-    tables = [each.weights["attention/node_table"] for each in artefacts.values()]
-    assert all(np.isfinite(table).all() for table in tables)
-    assert (tables[0] != tables[1]).any()
-    assert (tables[0] != tables[2]).any()
-
-
-@pytest.mark.parametrize(("moved_rows", "target_horizon"), [("travel", 1), ("stay", 3), ("rebuild", 1)])
+@pytest.mark.parametrize(("placement", "target_horizon"), [("auction", 1), ("published", 3)])
 def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
-    tmp_path: Path, moved_rows: str, target_horizon: int
+    tmp_path: Path, placement: str, target_horizon: int
 ) -> None:
-    config = config_of(tree={"moved_rows": moved_rows}, training={"target_horizon": target_horizon})
+    config = config_of(tree={"placement": placement}, training={"target_horizon": target_horizon})
     whole = fit(config)
     steps_per_round = whole.training["rounds"][0]["steps"]
     work, steps_seen = tmp_path / "work", 0
@@ -154,20 +141,22 @@ def test_stopped_in_any_round_and_resumed_it_ends_with_the_same_bytes(
     assert steps_seen <= 3 * steps_per_round, "no step was taken twice"
 
 
-@pytest.mark.parametrize("rectification", ["subtree", "soft"])
-def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, rectification: str) -> None:
+@pytest.mark.parametrize("labels", [RectifiedLabels(), SoftLabels()], ids=["rectified", "soft"])
+def test_a_resumed_run_reports_the_labels_of_all_its_parts(tmp_path: Path, labels: Labels) -> None:
     """Stopped in the second epoch: what is met again after that was counted before."""
-    config = config_of(training={"rectification": rectification, "rounds": 1, "epochs": 2, "patience": 10})
-    (whole,) = fit(config).training["rounds"]
+    config = config_of(training={"rounds": 1, "epochs": 2, "patience": 10})
+    strategies = replace(Strategies.of(config), labels=labels)
+    (whole,) = fit(config, strategies=strategies).training["rounds"]
     with pytest.raises(InterruptedTraining):
         fit(
             config,
             work=WorkDirectory(tmp_path, resume=False),
             listen=lambda event: is_tree_step(event) and event.step == whole["steps"] * 3 // 4,
+            strategies=strategies,
         )
     manifest = read_manifest(tmp_path / "round-0")
     before = read_arrays(tmp_path / "round-0", manifest, "state.safetensors")["instances/seconds"]
-    artefact = fit(config, work=WorkDirectory(tmp_path, resume=True))
+    artefact = fit(config, work=WorkDirectory(tmp_path, resume=True), strategies=strategies)
     (report,) = artefact.training["rounds"]
     assert report["mean_labels"] == whole["mean_labels"]
     assert report["labels_seconds"] > before > 0.0
@@ -283,3 +272,29 @@ def test_rounds_of_other_settings_are_refused(tmp_path: Path) -> None:
     fit(config_of(), work=WorkDirectory(tmp_path, resume=False))
     with pytest.raises(ArtefactError, match=r"training\.rounds: 3 then, 4 now"):
         fit(config_of(training={"rounds": 4}), work=WorkDirectory(tmp_path, resume=True))
+
+
+def test_rounds_of_other_strategies_are_refused(tmp_path: Path) -> None:
+    """Those of the settings need no name; what stands in for one of them has to be the same again."""
+    config = config_of(training={"rounds": 1})
+    soft = replace(Strategies.of(config), labels=SoftLabels(items=3))
+    artefact = fit(config, work=WorkDirectory(tmp_path, resume=False), strategies=soft)
+    assert artefact.training["strategies"] == {"labels": "soft, 3 items, share 0.5"}
+    with pytest.raises(ArtefactError, match=r"strategies\.labels: 'soft, 3 items, share 0\.5' then, None now"):
+        fit(config, work=WorkDirectory(tmp_path, resume=True))
+    other = replace(soft, labels=SoftLabels(items=4))
+    with pytest.raises(ArtefactError, match=r"strategies\.labels: .* then, 'soft, 4 items, share 0\.5' now"):
+        fit(config, work=WorkDirectory(tmp_path, resume=True), strategies=other)
+    again = fit(config, work=WorkDirectory(tmp_path, resume=True), strategies=soft)
+    assert_same_bytes(dict(again.weights), dict(artefact.weights))
+    assert "strategies" not in fit(config).training
+
+
+def test_an_estimator_is_asked_by_the_labels_that_stand_in() -> None:
+    """The labels decide, whatever the settings' method is."""
+    config = config_of(training={"method": "dtr-t", "rounds": 1})
+    labels = RectifiedLabels()
+    artefact = fit(config, strategies=replace(Strategies.of(config), labels=labels))
+    assert artefact.training["strategies"] == {"labels": "rectified"}
+    same = fit(config_of(training={"rounds": 1}))
+    assert_same_bytes(dict(artefact.weights), dict(same.weights))

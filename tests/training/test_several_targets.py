@@ -85,7 +85,7 @@ def test_kernels_and_torch_learn_the_same_from_whole_levels() -> None:
     fast = build_learner(build_score(config, tree, seed=1), config=config)
     plain = TorchLearner(
         build_score(config, tree, seed=1),
-        negatives=UniformNegatives(tree, counts=np.full(tree.height, 64)),
+        draws=UniformNegatives(tree, counts=np.full(tree.height, 64)),
         settings=config.training,
     )
     assert not isinstance(fast, TorchLearner)

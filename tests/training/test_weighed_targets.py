@@ -128,7 +128,7 @@ def test_attention_learns_each_instance_by_its_weight(kind: str) -> None:
     learner = build_learner(score, config=config)
     if kind == "torch":
         sampler = UniformNegatives(tree, counts=np.full(tree.height, 100))
-        learner = TorchLearner(score, negatives=sampler, settings=config.training)
+        learner = TorchLearner(score, draws=sampler, settings=config.training)
 
     def loss(targets: list[int], weights: list[float] | None) -> float:
         batch = Batch(

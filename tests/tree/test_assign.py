@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree.errors import InputError
-from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret, by_score
+from beamtree.tree.assign import Assign, assign_balanced, assign_residents_first, by_regret
 from beamtree.tree.auction import assign_by_auction
+from research.placement import by_score
 
 HOMELESS = np.full(8, -1)
 

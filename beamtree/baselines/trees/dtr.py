@@ -23,6 +23,7 @@ from beamtree.data.split import Split
 if TYPE_CHECKING:
     from beamtree.baselines.trees.method import Replanting
     from beamtree.baselines.trees.run import TreeRun
+    from beamtree.training.rounds import Rounds
     from beamtree.tree.item_tree import ItemTree
 
 ROUNDS = 12
@@ -55,42 +56,43 @@ def dtr_config(base: Config, dataset: Dataset, *, method: DtrMethod, recipe: Rec
 
 
 def fit_dtr(run: "TreeRun") -> BeamIndex:
-    """The variant that the run's settings name, learned to the end of its budget."""
+    """The variant that the run's strategies make, learned to the end of its budget."""
+    from beamtree.baselines.trees.learning import index_of
+    from beamtree.baselines.trees.method import search_by_the_score
+
+    return index_of(run, learn_dtr(run), make_scorer=search_by_the_score)
+
+
+def learn_dtr(run: "TreeRun") -> "Rounds":
+    """The same before it is searched: all rounds."""
     from beamtree.baselines.trees.encoder import train_encoder
-    from beamtree.baselines.trees.learning import index_of, learn
+    from beamtree.baselines.trees.learning import learn
     from beamtree.baselines.trees.method import Method
-    from beamtree.fitting.computation import build_learner
+    from beamtree.fitting.computation import build_candidate_scores, build_learner
     from beamtree.training.instances import TrainingInstances
-    from beamtree.training.labelled import RectifiedInstances
     from beamtree.training.trainer import Instances
 
-    estimator = train_encoder(run) if run.config.training.method == "dtr-t-rl" else None
+    strategies = run.strategies
+    placement = strategies.placement
+    estimator = train_encoder(run) if strategies.labels.needs_estimator else None
 
     def label(instances: TrainingInstances, tree: "ItemTree") -> Instances:
-        if estimator is None:
-            return instances
-        return RectifiedInstances(instances, estimator=estimator, tree=tree, rectification="subtree")
+        return strategies.labels.label(instances, tree=tree, estimator=estimator)
+
+    def relearn(replanting: "Replanting") -> "ItemTree":
+        return placement.place(
+            replanting.rounds.tree,
+            replanting.run.instances,
+            add_scores=build_candidate_scores(replanting.score),
+            instances_per_item=replanting.instances_per_item,
+            on_step=replanting.on_step,
+        ).tree
 
     method = Method(
-        lambda score, config: build_learner(score, config=config),
+        lambda score, config: build_learner(score, config=config, negatives=strategies.negatives),
         label=label,
-        replant=relearn_by_softmax,
+        replant=relearn,
         max_rounds=ROUNDS,
+        transfer=placement.transfer,
     )
-    return index_of(run, learn(run, method), make_scorer=method.make_scorer)
-
-
-def relearn_by_softmax(replanting: "Replanting") -> "ItemTree":
-    """The tree learned by the log-softmax over each item's candidates, residents first."""
-    from beamtree.fitting.computation import build_candidate_scores
-    from beamtree.training.relearn import relearn_tree
-    from beamtree.tree.assign import assign_residents_first
-
-    return relearn_tree(
-        replanting.rounds.tree,
-        replanting.run.instances,
-        add_scores=build_candidate_scores(replanting.score),
-        instances_per_item=replanting.instances_per_item,
-        assign=assign_residents_first,
-        on_step=replanting.on_step,
-    ).tree
+    return learn(run, method)

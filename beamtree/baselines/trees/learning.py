@@ -210,7 +210,7 @@ def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> Non
         return
     moved = float((tree.leaf_of_item != rounds.tree.leaf_of_item).mean())
     rounds.reports[-1] |= {"moved_share": moved}
-    rounds.replant(tree, moved_rows=method.moved_rows, node_tables=score.node_tables())
+    rounds.replant(tree, transfer=method.transfer, node_tables=score.node_tables())
 
 
 def share_of_time(run: TreeRun, share: float) -> float | None:

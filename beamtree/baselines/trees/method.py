@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from beamtree.baselines.trees.run import TreeRun
-from beamtree.config import Config, MovedRows
+from beamtree.config import Config
 from beamtree.model.score import Score
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.scorer import Scorer
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.learner import Learner
+from beamtree.training.placement import TransferRows, keep_rows
 from beamtree.training.rounds import Rounds
 from beamtree.training.trainer import Instances
 from beamtree.tree.item_tree import ItemTree
@@ -38,7 +39,8 @@ Replant = Callable[[Replanting], ItemTree]
 """Places the items anew."""
 
 
-def _search_by_the_score(weights: Mapping[str, AnyArray], tree: ItemTree, config: Config) -> Scorer:
+def search_by_the_score(weights: Mapping[str, AnyArray], tree: ItemTree, config: Config) -> Scorer:
+    """A beam goes by the score itself."""
     return build_scorer(weights, tree, config=config)
 
 
@@ -52,12 +54,12 @@ class Method:
 
     make_learner: for a fresh score, under settings with the round's seed. make_scorer: by default a beam goes by the
     score itself. label: the instances as they are learned from over a tree. replant: None keeps the tree. max_rounds:
-    as published. moved_rows: what becomes of the nodes' vectors in a new tree.
+    as published. transfer: what the nodes' embeddings start from in a new tree.
     """
 
     make_learner: Callable[[Score, Config], Learner]
-    make_scorer: MakeScorer = _search_by_the_score
+    make_scorer: MakeScorer = search_by_the_score
     label: Callable[[TrainingInstances, ItemTree], Instances] = _plain
     replant: Replant | None = None
     max_rounds: int = 1
-    moved_rows: MovedRows = "stay"
+    transfer: TransferRows = keep_rows

@@ -87,8 +87,7 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
             "tree": TreeSettings(
                 branching=recipe.branching,
                 order=recipe.order or usual_order,
-                assignment="residents",
-                moved_rows="stay",
+                placement="published",
             ),
             "model": recipe.sizes.model_copy(update=sizes),
             "training": base.training.model_copy(update=training),

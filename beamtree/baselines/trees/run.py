@@ -16,6 +16,7 @@ from beamtree.fitting.validation import sample_users
 from beamtree.training.checkpoint import Identity
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
+from beamtree.training.strategies import Strategies
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class TreeRun:
     """What every stage of a fit needs.
 
     name: of the system, in events and as a folder. config: the system's settings, protocol and seed included.
+    own_strategies: of DTR, where they are others than the settings choose.
     """
 
     name: str
@@ -31,6 +33,12 @@ class TreeRun:
     budget: Budget
     config: Config
     recipe: Recipe
+    own_strategies: Strategies | None = None
+
+    @property
+    def strategies(self) -> Strategies:
+        """How DTR learns its score and its tree."""
+        return Strategies.of(self.config) if self.own_strategies is None else self.own_strategies
 
     @cached_property
     def instances(self) -> TrainingInstances:
@@ -74,7 +82,11 @@ class TreeRun:
         """What a run must share with another to go on where that one stopped."""
         decisive = [self.name, self.dataset.fingerprint, self.split.description, self.budget.seconds]
         described = json.dumps([*decisive, asdict(self.recipe)], default=str)
-        return Identity.of(self.config, data_fingerprint=hashlib.sha256(described.encode()).hexdigest())
+        return Identity.of(
+            self.config,
+            data_fingerprint=hashlib.sha256(described.encode()).hexdigest(),
+            strategies=self.strategies.beside(self.config),
+        )
 
     @property
     def directory(self) -> Path | None:

@@ -41,6 +41,7 @@ class Tdm:
         from beamtree.baselines.trees.method import Method
         from beamtree.baselines.trees.node_loss import NodewiseLoss
         from beamtree.baselines.trees.node_scores import learner_of
+        from beamtree.baselines.trees.rebuilt_rows import rebuild_rows
         from beamtree.baselines.trees.run import TreeRun
 
         config = system_config(budget.config, dataset, recipe=self.recipe, history_table="separate")
@@ -51,7 +52,7 @@ class Tdm:
             ),
             replant=cluster_leaves,
             max_rounds=UPDATES + 1,
-            moved_rows="rebuild",
+            transfer=rebuild_rows,
         )
         return index_of(run, learn(run, method), make_scorer=method.make_scorer)
 

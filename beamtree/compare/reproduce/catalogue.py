@@ -185,6 +185,30 @@ OUTSIDE = MappingProxyType(
                 "Moderately more negatives on deeper levels raise F@20.",
             ),
             _outside(
+                "draws",
+                "DTR(T) with other starts, corrections and modes of the draws down the tree",
+                "Equations 20 to 23, published code",
+                "Draws start at the root; the published code starts at a level and corrects otherwise.",
+            ),
+            _outside(
+                "labels",
+                "DTR(T-RL) with labels by subtree, by child, normalised and soft",
+                "Equations 13 to 15, published code",
+                "Rectified labels raise F@20 over plain ones; the published code has a laxer test.",
+            ),
+            _outside(
+                "placement",
+                "DTR(T) with other placements of items, and other embeddings in a new tree",
+                "Equation 28, published code",
+                "Items are placed greedily by descending preference; embeddings stay with their nodes.",
+            ),
+            _outside(
+                "bound",
+                "terms of the generalisation bound of a fitted DTR(T-RL)",
+                "Theorem 4",
+                "A sampler nearer to the softmax makes the bound smaller.",
+            ),
+            _outside(
                 "perturbation",
                 "rectified labels that change under noisy probabilities",
                 "Table 5",

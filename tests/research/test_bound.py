@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from beamtree.config import ModelSettings
-from beamtree.diagnostics.bound import Constants, LayerNorms, NetworkNorms, bound_terms, measure_norms
 from beamtree.tree.build import plant
+from research.bound import Constants, LayerNorms, NetworkNorms, bound_terms, measure_norms
 from tests.small import Arrays
 
 SETTINGS = ModelSettings(embedding_dim=1, windows=(2, 1), attention_hidden=2, layers=(2, 2, 2))

@@ -22,7 +22,6 @@ from beamtree.tree.item_tree import ItemTree
 Weights = Mapping[str, npt.NDArray[Any]]
 
 CONFIDENCE_DELTA = 0.05
-NUM_LAYERS = 4
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,8 @@ def measure_norms(weights: Weights, *, settings: ModelSettings) -> NetworkNorms:
     node_norm = _longest(weights["node_table"])
     return NetworkNorms(
         layers=tuple(
-            _norms(f"MLP layer {layer + 1}", _layer(weights, layer, settings=settings)) for layer in range(NUM_LAYERS)
+            _norms(f"MLP layer {layer + 1}", _layer(weights, layer, settings=settings))
+            for layer in range(len(settings.layers) + 1)
         ),
         attention=tuple(
             _norms(f"attention {name}", weights[f"attention.{name}.weight"]) for name in ("hidden", "output")
@@ -152,13 +152,14 @@ def _complexity(norms: NetworkNorms, layer_norm: float, attention_norm: float, *
     of_items = c**2 * attention_norm**2 * longest_item**2
     of_pairs = c**2 * longest_node * attention_norm**2 * (longest_item**2 + longest_item)
     inner = longest_node + norms.history_length * (of_items + of_pairs * tau)
-    return float(8 * tau**2 * c ** (NUM_LAYERS - 1) * layer_norm**NUM_LAYERS * inner / np.sqrt(instances))
+    depth = len(norms.layers)
+    return float(8 * tau**2 * c ** (depth - 1) * layer_norm**depth * inner / np.sqrt(instances))
 
 
 def _layer(weights: Weights, layer: int, *, settings: ModelSettings) -> npt.NDArray[np.float64]:
     """A matrix of the MLP as it acts at rest: batch normalisation scales its rows."""
     matrix = np.asarray(weights[f"mlp.{layer}.weight"], dtype=np.float64)
-    if settings.normalisation == "batch" and layer < NUM_LAYERS - 1:
+    if settings.normalisation == "batch" and layer < len(settings.layers):
         gain, variance = weights[f"norm.{layer}.weight"], weights[f"norm.{layer}.running_var"]
         matrix = matrix * (gain / np.sqrt(variance + BATCH_NORM_EPSILON))[:, None]
     return matrix

@@ -7,7 +7,7 @@ from beamtree.diagnostics.averages import Average, average_over_users
 from beamtree.diagnostics.deep_levels import descend, draw_paths, estimate_level
 from beamtree.diagnostics.levels import LevelPlan
 from beamtree.diagnostics.node_scores import ScorerOf
-from beamtree.diagnostics.sampling import log_softmax, sampled_softmax_loss, top_down_log_q, uniform_log_q
+from beamtree.diagnostics.sampling import log_softmax, log_total, top_down_log_q
 from beamtree.retrieval.beam import ScoreNodes
 
 Float64Array = npt.NDArray[np.float64]
@@ -20,11 +20,10 @@ def training_loss(
     targets: Int32Array,
     *,
     plan: LevelPlan,
-    method: str,
     labels: npt.NDArray[np.bool_] | None,
     generator: np.random.Generator,
 ) -> Average:
-    """The loss of training instances, summed over levels, with negatives drawn as the training method draws them.
+    """The loss of training instances, summed over levels, with negatives drawn down the tree.
 
     histories: (instances, positions); targets: (instances,);
     labels: (instances, height), the levels on which each target counts; None counts all. Levels that are too large to
@@ -32,7 +31,7 @@ def training_loss(
     """
     losses = np.array(
         [
-            level_losses(scorer_of_history(history), target=int(target), plan=plan, method=method, generator=generator)
+            level_losses(scorer_of_history(history), target=int(target), plan=plan, generator=generator)
             for history, target in zip(histories, targets, strict=True)
         ]
     )
@@ -40,7 +39,7 @@ def training_loss(
 
 
 def level_losses(
-    score_nodes: ScoreNodes, *, target: int, plan: LevelPlan, method: str, generator: np.random.Generator
+    score_nodes: ScoreNodes, *, target: int, plan: LevelPlan, generator: np.random.Generator
 ) -> Float64Array:
     """The loss of one instance on levels 1 to height: (height,)."""
     tree = plan.tree
@@ -54,10 +53,9 @@ def level_losses(
             continue
         losses[level - 1] = sampled_softmax_loss(
             scores,
-            uniform_log_q(scores) if method == "dtr-u" else from_level[level - 1],
+            from_level[level - 1],
             positive=positive,
             count=int(plan.counts[level - 1]),
-            correct_positive=plan.correct_positive,
             generator=generator,
         )
     if plan.exact_depth < tree.height:
@@ -70,3 +68,21 @@ def level_losses(
             positive_score = score_nodes(level, np.atleast_1d(tree.item_ancestors(target, level)))
             losses[level - 1] = estimate.log_total - float(positive_score[0])
     return losses
+
+
+def sampled_softmax_loss(
+    scores: Float64Array,
+    log_q: Float64Array,
+    *,
+    positive: int,
+    count: int,
+    generator: np.random.Generator,
+) -> float:
+    """The loss of one level with `count` negatives drawn from Q without the positive (Eq. 20, 21)."""
+    log_negatives = log_q.copy()
+    log_negatives[positive] = -np.inf
+    log_negatives -= log_total(log_negatives)
+    cumulative = np.cumsum(np.exp(log_negatives))
+    drawn = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
+    corrected = scores[drawn] - np.log(count) - log_negatives[drawn]
+    return log_total(np.append(corrected, scores[positive])) - float(scores[positive])

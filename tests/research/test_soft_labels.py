@@ -5,8 +5,8 @@ import numpy as np
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.training.instances import TrainingInstances
-from beamtree.training.soft_labels import SoftInstances, likeliest_items, soft_level_weights
 from beamtree.tree.build import plant
+from research.soft_labels import SoftInstances, likeliest_items, soft_level_weights
 
 TREE = plant(np.arange(8, dtype=np.int32), branching=2)
 ETA = np.array([0.21, 0.0, 0.12, 0.18, 0.19, 0.0, 0.16, 0.14], dtype=np.float32)

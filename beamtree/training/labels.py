@@ -1,0 +1,93 @@
+"""How much a target counts on each level: everywhere alike, or as an estimator rectifies it (Eq. 13)."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Protocol, runtime_checkable
+
+from beamtree.errors import InputError
+from beamtree.model.estimator import Estimator, InnerProductEstimator, expectations_of, scores_of
+from beamtree.training.climb import climb, vectors_by_leaf
+from beamtree.training.instances import TrainingInstances
+from beamtree.training.labelled import LabelRule, RectifiedInstances
+from beamtree.training.rectify import first_winning_level, labels_from, scores_by_leaf
+from beamtree.training.trainer import Instances
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Float64Array
+
+
+class Labels(Protocol):
+    """A choice that holds for every tree and every round of a fit."""
+
+    @property
+    def name(self) -> str:
+        """What checkpoints call it, options included: one with another name is not resumed."""
+        ...
+
+    @property
+    def needs_estimator(self) -> bool:
+        """Whether an estimator is asked what follows each history."""
+        ...
+
+    def label(self, instances: TrainingInstances, *, tree: ItemTree, estimator: Estimator | None) -> Instances:
+        """The instances as they are learned from over a tree; InputError without an estimator that is needed."""
+        ...
+
+
+@runtime_checkable
+class LabelledInstances(Instances, Protocol):
+    """Instances whose labels can be reported on."""
+
+    @property
+    def seconds(self) -> float:
+        """What the labels took so far, over all starts of the run."""
+        ...
+
+    def mean_labels(self) -> Float64Array:
+        """The mean label of each level, 1 to height, so far."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainLabels:
+    """Every target counts on all levels."""
+
+    name: ClassVar[str] = "plain"
+    needs_estimator: ClassVar[bool] = False
+
+    def label(self, instances: TrainingInstances, *, tree: ItemTree, estimator: Estimator | None) -> Instances:
+        """The instances as they are."""
+        del tree, estimator
+        return instances
+
+
+@dataclass(frozen=True)
+class RectifiedLabels:
+    """DTR(T-RL): a target counts on a level where no item below its ancestor has a higher estimated probability."""
+
+    name: ClassVar[str] = "rectified"
+    needs_estimator: ClassVar[bool] = True
+
+    def label(self, instances: TrainingInstances, *, tree: ItemTree, estimator: Estimator | None) -> RectifiedInstances:
+        """As in `Labels`."""
+        return RectifiedInstances(instances, rule=subtree_rule(given(estimator), tree), tree=tree)
+
+
+def given(estimator: Estimator | None) -> Estimator:
+    """The estimator that labels ask; InputError where there is none."""
+    if estimator is None:
+        raise InputError("Expected an estimator, which rectified labels ask, got none. Give one, or take plain labels.")
+    return estimator
+
+
+def subtree_rule(estimator: Estimator, tree: ItemTree) -> LabelRule:
+    """A target counts from the first level on at which it is the likeliest of its whole subtree."""
+    weights = partial(labels_from, height=tree.height)
+    if isinstance(estimator, InnerProductEstimator):
+        leaf_vectors = vectors_by_leaf(estimator.item_vectors(), tree)
+        return LabelRule(
+            lambda requests: partial(climb, expectations_of(estimator, requests), leaf_vectors, tree=tree), weights
+        )
+    return LabelRule(
+        lambda requests: partial(first_winning_level, scores_by_leaf(scores_of(estimator, requests), tree), tree=tree),
+        weights,
+    )

@@ -61,13 +61,10 @@ def two_nodes() -> Iterator[str]:
 
     nodes = Nodes()
     # Ray lowers the priority of workers so that its own processes come first; on nodes of one CPU they would wait.
-    same_priority = {"worker_niceness": 0}
+    of_the_head = {"_system_config": {"worker_niceness": 0}}
     try:
-        for _ in range(2):
-            nodes.add_node(
-                num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, _system_config=same_priority
-            )
-            same_priority = None  # the second node takes it over from the first
+        for options in (of_the_head, {}):
+            nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES, include_dashboard=False, **options)
         nodes.wait_for_nodes()
         ray.init(address=nodes.address, log_to_driver=False, logging_level="error")
         yield str(nodes.address)

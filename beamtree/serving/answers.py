@@ -12,7 +12,7 @@ from beamtree.serving.histories import Histories
 from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.outcome import outcome_of
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 
 Answers = list[dict[str, Any]]
 

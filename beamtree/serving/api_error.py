@@ -11,6 +11,8 @@ from beamtree.serving.limits import CONDITION_CHARACTERS, HEADER_BYTES, ID_CHARA
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
 ID_PROBLEM = f"an id is an integer of 64 bits or a text of at most {ID_CHARACTERS} characters"
+LIMIT_EXCEEDED = "limit_exceeded"
+CLIENT_HAS_GONE = 499
 VALUE_PROBLEM = f"a value is true, false, a finite number or a text of at most {CONDITION_CHARACTERS:,} characters"
 NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
@@ -71,11 +73,15 @@ def wrong_id_type(error: IdTypeError) -> ApiError:
     return ApiError(422, "wrong_id_type", str(error), details=[error.id])
 
 
-def unusable(error: ValidationError) -> ApiError:
+def invalid_body(error: ValidationError) -> ApiError:
     """400 for what is not JSON, 422 for JSON that does not fit; all faulty fields are listed."""
-    faults = error.errors(include_url=False, include_context=False)
+    faults = error.errors(include_url=False)
     if faults[0]["type"] == "json_invalid":
         return ApiError(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")
+    if faults[0]["type"] == LIMIT_EXCEEDED:
+        field, limit = _where(faults[0]["loc"]), faults[0]["ctx"]
+        exceeded = {"field": field, "limit": limit["limit"], "got": limit["got"]}
+        return ApiError(422, LIMIT_EXCEEDED, f"{field or 'the body'}: {limit['message']}.", details=[exceeded])
     details: dict[str, dict[str, Any]] = {}
     for fault in faults:
         field, problem = _where(fault["loc"]), fault["msg"].removeprefix("Value error, ")

@@ -9,7 +9,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 
 from beamtree.serving.api_error import ApiError, shortened
-from beamtree.serving.schemas import Condition
+from beamtree.serving.schemas.recommend_body import Condition
 from beamtree.types import BoolArray
 
 NANOSECONDS_LEFT_OUT = "%Y-%m-%dT%H:%M:%S"

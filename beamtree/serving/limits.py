@@ -24,6 +24,11 @@ class Limits(BaseModel):
     events: int = Field(1000, ge=1, description="events in one call")
     items: int = Field(1000, ge=1, description="items that one call may add, and that it may remove")
 
+    @property
+    def elements(self) -> int:
+        """Elements of a tensor of histories."""
+        return self.batch * self.history
+
 
 # One request.
 HEADER_BYTES = 65_536
@@ -36,6 +41,7 @@ CONDITION_VALUES = 1000
 CONDITION_CHARACTERS = 1024
 FEATURE_COLUMNS = 64
 FEATURE_VALUES = 4096  # of a column that holds several, a vector for example
+FEATURE_TEXT_CHARACTERS = 65_536  # features as a JSON text
 
 # One answer.
 FOUND_ITEMS = 100

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from beamtree.artefact import Artefact, faults_of, load_artefact
+from beamtree.data.features import FeatureSchema
 from beamtree.data.raw_ids import RawIds
 from beamtree.model.memory import Memory
 from beamtree.native.encoder_arrays import encoder_sizes
@@ -59,6 +60,19 @@ class LoadedModel:
     def columns(self) -> list[dict[str, object]]:
         """What is known about the columns of the item table."""
         return self.catalogue.describe_columns()
+
+    @cached_property
+    def features(self) -> dict[str, list[dict[str, object]]]:
+        """The columns that are read as features, of items, of users and of the context of a request."""
+        read = self.artefact.request_features
+        items = FeatureSchema.infer(self.artefact.item_table, self.artefact.config.log.item_features)
+        schemas = {"items": items, "users": read.user, "context": read.context}
+        return {
+            whose: [
+                {"name": column.name, "kind": column.kind, "size": column.size or None} for column in schema.columns
+            ]
+            for whose, schema in schemas.items()
+        }
 
     @cached_property
     def branch_names(self) -> BranchNames:

@@ -5,8 +5,8 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 
@@ -72,25 +72,35 @@ def serve(
     service.metrics.watch_connections(connections)
     if log_queue is not None:
         log_queue.count_dropped = service.metrics.log_lines_dropped.inc
+    shown = f"[{host}]" if ":" in host else host
+
+    @asynccontextmanager
+    async def lifespan(_: object) -> AsyncIterator[None]:
+        announce(f"http://{shown}:{port}")
+        yield
+        if connections.open:
+            await asyncio.sleep(LAST_WORDS_SECONDS)  # requests that were cut short say so
+            connections.close()
+
     config = uvicorn.Config(
-        create_app(service),
+        create_app(service, lifespan=lifespan),
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=False,
-        lifespan="off",
+        lifespan="on",
         proxy_headers=False,
         timeout_graceful_shutdown=settings.stop_seconds,
         timeout_keep_alive=75,
         http=guarded_protocol(connections),
         ws="none",
     )
-    shown = f"[{host}]" if ":" in host else host
-    server = _Server(
-        config, service=service, connections=connections, announce=lambda: announce(f"http://{shown}:{port}")
-    )
+    server = uvicorn.Server(config)
+    service.is_stopping = lambda: server.should_exit
     try:
-        server.run(sockets=[listening])
+        listening.listen()
+        with _signal_handlers(service.deployment.reload_or_note):
+            server.run(sockets=[listening])
     finally:
         stop.set()
         service.close()
@@ -183,44 +193,27 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
     )
 
 
-class _Server(uvicorn.Server):
-    def __init__(
-        self, config: uvicorn.Config, *, service: Service, connections: Connections, announce: Callable[[], None]
-    ) -> None:
-        super().__init__(config)
-        self._connections = connections
-        self._service = service
-        self._announce = announce
+@contextmanager
+def _signal_handlers(reload: Callable[[], None]) -> Iterator[None]:
+    """SIGHUP reads the model folder; after SIGTERM or SIGINT, `serve` returns.
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, and then end in peace: uvicorn itself would die of the signal after all.
+    While uvicorn runs, it handles the latter two itself. Having stopped, it restores these handlers and raises the
+    signal again, which by default would end the process before events are written.
+    """
 
-        On SIGHUP, read the model folder.
-        """
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def ignore(*_: object) -> None:
+        pass
 
-    def _reload(self, *_: object) -> None:
-        threading.Thread(target=self._service.deployment.reload_or_note, daemon=True).start()
+    def reload_in_background(*_: object) -> None:
+        threading.Thread(target=reload, daemon=True).start()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell the address once the server listens."""
-        await super().startup(sockets)
-        self._announce()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that no new requests are wanted, let the running ones finish, and hang up on whoever is left."""
-        self._service.is_stopping = True
-        await super().shutdown(sockets)
-        if self._connections.open:
-            await asyncio.sleep(LAST_WORDS_SECONDS)  # requests that were cut short say so
-            self._connections.close()
+    handlers = {signal.SIGTERM: ignore, signal.SIGINT: ignore, signal.SIGHUP: reload_in_background}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _allow_open_files(wanted: int) -> None:

@@ -12,7 +12,7 @@ from beamtree.serving.live import LiveEvents
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import Done, SearchPool
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
@@ -62,7 +62,7 @@ class Service:
     watermarks: Watermarks
     live: LiveEvents | None = None
     spans: SpanRecorder | None = None
-    is_stopping: bool = False
+    is_stopping: Callable[[], bool] = lambda: False
 
     async def recommend(
         self, model: LoadedModel, requests: Sequence[Recommend], *, write: Write[Written], connection: Hashable

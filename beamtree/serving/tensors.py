@@ -1,17 +1,22 @@
-"""Histories from a BYTES tensor, and recommendations as tensors, written on the threads that search."""
+"""Histories and features from BYTES tensors, and recommendations as tensors, written on the threads that search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
 from beamtree.serving.answers import Answers
 from beamtree.serving.api_error import ApiError, shortened, wrong_id_type
-from beamtree.serving.infer_schemas import InferInput
-from beamtree.serving.limits import ID_CHARACTERS
+from beamtree.serving.limits import FEATURE_TEXT_CHARACTERS, ID_CHARACTERS
+from beamtree.serving.schemas.fields import FeatureValues
+from beamtree.serving.schemas.infer import InferInput
 from beamtree.serving.written_answers import json_text
+
+_features: TypeAdapter[dict[str, Any]] = TypeAdapter(FeatureValues)
 
 
 @dataclass(frozen=True)
@@ -47,22 +52,23 @@ OUTPUTS: Mapping[str, Tensor] = {
 }
 
 
-def read_histories(tensor: InferInput, *, ids: RawIds) -> list[list[Id]]:
-    """The histories of the rows, without the empty texts that fill them up; ApiError for anything but ids."""
-    num_rows, length = tensor.shape
-    flat: list[Any] = []
-    for entry in tensor.data:
-        if isinstance(entry, list):
-            flat += entry
-        else:
-            flat.append(entry)
-    if len(flat) != num_rows * length:
-        raise _invalid("shape", f"the data has {len(flat):,} elements, which is not the product", got=tensor.shape)
-    for text in flat:
-        if not isinstance(text, str) or len(text) > ID_CHARACTERS:
-            raise _invalid("data", f"expected ids as texts of at most {ID_CHARACTERS} characters", got=text)
-    rows = [flat[row * length : (row + 1) * length] for row in range(num_rows)]
-    return [[_id(text, ids) for text in row if text] for row in rows]
+def read_histories(tensor: InferInput, *, place: int, ids: RawIds) -> list[list[Id]]:
+    """The histories of the rows, without the empty texts that pad them; ApiError for anything but ids.
+
+    place: of the tensor among the inputs, for the message.
+    """
+    rows = _rows(tensor, place=place, characters=ID_CHARACTERS)
+    return [[_id(text, ids, place=place) for text in row if text] for row in rows]
+
+
+def read_features(tensor: InferInput, *, place: int, num_rows: int) -> list[dict[str, Any]]:
+    """Values by column for each row, read from JSON objects; ApiError for anything else.
+
+    place: of the tensor among the inputs, for the message; num_rows: of the histories.
+    """
+    if tensor.shape != (num_rows, 1):
+        raise _invalid(place, "shape", f"expected [{num_rows}, 1], one JSON object for each history", got=tensor.shape)
+    return [_values(text, place=place) for [text] in _rows(tensor, place=place, characters=FEATURE_TEXT_CHARACTERS)]
 
 
 def write_rows(outcomes: Sequence[Answers | BaseException]) -> list[list[WrittenRow] | BaseException]:
@@ -102,14 +108,43 @@ def _written(answer: dict[str, Any]) -> WrittenRow:
     )
 
 
-def _id(text: str, ids: RawIds) -> Id:
+def _rows(tensor: InferInput, *, place: int, characters: int) -> list[list[str]]:
+    num_rows, length = tensor.shape
+    flat: list[Any] = []
+    for entry in tensor.data:
+        if isinstance(entry, list):
+            flat += entry
+        else:
+            flat.append(entry)
+    if len(flat) != num_rows * length:
+        raise _invalid(
+            place, "shape", f"the data has {len(flat):,} elements, which is not the product", got=tensor.shape
+        )
+    for text in flat:
+        if not isinstance(text, str) or len(text) > characters:
+            raise _invalid(place, "data", f"expected texts of at most {characters:,} characters", got=text)
+    return [flat[row * length : (row + 1) * length] for row in range(num_rows)]
+
+
+def _id(text: str, ids: RawIds, *, place: int) -> Id:
     parsed = ids.parse(text)
     if parsed is None:
-        message = f"inputs[0].data: the item ids of this model are integers, got {shortened(text)}: send 50 as '50'."
+        message = (
+            f"inputs[{place}].data: the item ids of this model are integers, got {shortened(text)}: send 50 as '50'."
+        )
         raise wrong_id_type(IdTypeError(message, text))
     return parsed
 
 
-def _invalid(field: str, problem: str, *, got: object) -> ApiError:
-    details = [{"field": f"inputs[0].{field}", "problem": problem, "got": shortened(got)}]
-    return ApiError(422, "invalid_request", f"inputs[0].{field}: {problem}; got {shortened(got)}.", details=details)
+def _values(text: str, *, place: int) -> dict[str, Any]:
+    try:
+        return _features.validate_json(text) if text else {}
+    except ValidationError:
+        problem = 'expected values by column as a JSON object, such as {"age": 33}'
+        raise _invalid(place, "data", problem, got=text) from None
+
+
+def _invalid(place: int, field: str, problem: str, *, got: object) -> ApiError:
+    where = f"inputs[{place}].{field}"
+    details = [{"field": where, "problem": problem, "got": shortened(got)}]
+    return ApiError(422, "invalid_request", f"{where}: {problem}; got {shortened(got)}.", details=details)

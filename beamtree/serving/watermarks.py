@@ -8,7 +8,7 @@ from pathlib import Path
 from beamtree.machine import available_memory
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.limits import LIGHT_ITEMS
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 
 MEASURED_SECONDS = 0.5
 RETRY = {"Retry-After": "5"}

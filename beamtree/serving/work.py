@@ -6,7 +6,7 @@ import numpy as np
 
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.tree.item_tree import ItemTree
 
 EXPLAINED = 8.0

@@ -13,7 +13,7 @@ from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.parse import ID_CHARACTERS
 from beamtree.data.read_report import ReadReport
 from beamtree.errors import DataError, SettingsError
-from beamtree.serving.schemas import EventsBody
+from beamtree.serving.schemas.events import EventsBody
 
 
 def write(path: Path, text: str) -> Path:

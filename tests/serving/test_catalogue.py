@@ -18,7 +18,7 @@ from beamtree.serving.api_error import ApiError
 from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.loaded_model import assemble
-from beamtree.serving.schemas import Condition, Recommend
+from beamtree.serving.schemas.recommend_body import Condition, Recommend
 from beamtree.tree.item_tree import ItemTree
 from tests.serving.models import random_artefact, random_weights
 

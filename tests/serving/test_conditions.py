@@ -19,7 +19,7 @@ from beamtree.serving.conditions import ItemConditions
 from beamtree.serving.limits import CONDITION_CHARACTERS
 from beamtree.serving.loaded_model import LoadedModel, assemble
 from beamtree.serving.outcome import outcome_of
-from beamtree.serving.schemas import Condition, Recommend
+from beamtree.serving.schemas.recommend_body import Condition, Recommend
 from beamtree.serving.wire import json_response
 from tests.serving.models import random_artefact
 

@@ -113,6 +113,11 @@ def test_refusals_are_those_of_recommend(server: Server) -> None:
     assert infer(server, [["100"]], parameters={"k": 5000}).code == "limit_exceeded"
     assert infer(server, [["100"]], parameters={"N": 3}).code == "invalid_request"
     assert infer(server, [["100"]], outputs=[{"name": "vector"}]).code == "invalid_request"
+    features = {"name": "user_features", "shape": [1, 1], "datatype": "BYTES", "data": ['{"city": "Oslo"}']}
+    history = {"name": "history", "shape": [1, 1], "datatype": "BYTES", "data": ["100"]}
+    assert server.post(INFER, {"inputs": [history, features]}).code == "wrong_features"
+    assert infer(server, [["100"]], parameters={"user_features": {"city": "Oslo"}}).code == "invalid_request"
+    assert server.post(INFER, {"inputs": [features]}).code == "invalid_request"
     assert infer(server, [["999"]], parameters={"fallback": "error"}).code == "no_known_items"
     assert infer(server, [["999"]], parameters={"unknown": "refuse"}).code == "unknown_ids"
     assert infer(server, [["100"]] * 65).code == "limit_exceeded"

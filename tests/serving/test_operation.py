@@ -213,7 +213,8 @@ def test_only_the_given_web_origins_may_call(start: StartServer, model: Path) ->
     assert "access-control-allow-origin" not in strange.headers
     headers = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "GET"}
     refused = server.call("OPTIONS", "/v1/model", headers=headers)
-    assert (refused.status, refused.code) == (400, "origin_not_allowed")
+    assert refused.status == 400
+    assert "access-control-allow-origin" not in refused.headers
 
 
 def test_no_accepted_event_is_lost_by_a_sudden_death(start: StartServer, model: Path, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_cold_start_gets_popular_items_or_a_refusal(server: Server, artefact: 
     assert [item["score"] for item in result["items"]] == [None] * 4
     assert (result["source"], result["unknown_ids"]) == ("popularity", [1, 2])
     assert server.metric("beamtree_fallbacks_total") == before + 1
-    refused = server.post("/v1/recommend", {"history": [1, 2], "without_known_items": "refuse"})
+    refused = server.post("/v1/recommend", {"history": [1, 2], "fallback": "error"})
     assert (refused.status, refused.code) == (422, "no_known_items")
     assert server.post("/v1/recommend", {"history": [1, 2], "fallback": "error"}).code == "no_known_items"
     assert server.post("/v1/recommend", {"history": [1, 2], "fallback": "nothing"}).code == "invalid_request"

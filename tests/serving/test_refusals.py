@@ -30,7 +30,7 @@ def condition(**parts: Any) -> dict[str, Any]:
         ({"history": [100], "exclude": [100] * 10_001}, "limit_exceeded", "exclude: at most 10,000"),
         ({"history": [100], "allow": {"ids": [100] * 10_001}}, "limit_exceeded", "allow.ids: at most 10,000"),
         ({"requests": [{"history": [100]}] * 65}, "limit_exceeded", "requests: at most 64"),
-        ({"requests": [{"history": [100], "explain": True}] * 5}, "limit_exceeded", "explain: at most 4"),
+        ({"requests": [{"history": [100], "explain": True}] * 5}, "limit_exceeded", "requests: at most 4 explanations"),
         ({"requests": [{"history": [100]}, {"history": [100], "k": 2000}]}, "limit_exceeded", "requests[1].k"),
         ({"requests": []}, "invalid_request", "requests"),
         ({"requests": [{"history": [100]}], "k": 5}, "invalid_request", "k: "),

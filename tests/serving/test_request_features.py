@@ -15,7 +15,7 @@ from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.tree.build import plant, random_order
 from tests.serving.conftest import StartServer
 from tests.serving.models import TINY, random_tower
-from tests.serving.server import Server
+from tests.serving.server import Answer, Server
 
 USERS = pl.DataFrame({"city": ["Oslo", "Rome"] * 4, "age": [20.0, 40.0, 30.0, 50.0] * 2})
 CONTEXTS = pl.DataFrame({"device": ["phone", "tablet"] * 4})
@@ -35,7 +35,14 @@ def server(tmp_path: Path, start: StartServer) -> Server:
         weights=tower,
         tree=tree,
         popularity=np.arange(60)[::-1].copy(),
-        item_table=pl.DataFrame({"item_id": list(range(100, 160))}),
+        item_table=pl.DataFrame(
+            {
+                "item_id": list(range(100, 160)),
+                "title": [f"Title {item}" for item in range(60)],
+                "category": ["Drama", "War", "Comedy"] * 20,
+                "cover": [[0.5, float(item)] for item in range(60)],
+            }
+        ),
         data_fingerprint="",
         request_features=READ,
     )
@@ -43,7 +50,7 @@ def server(tmp_path: Path, start: StartServer) -> Server:
     return start(tmp_path / "model")
 
 
-def test_features_decide_what_is_recommended_and_who_has_no_history_is_no_stranger(server: Server) -> None:
+def test_features_decide_what_is_recommended_and_features_alone_are_no_cold_start(server: Server) -> None:
     def asked(**body: Any) -> dict[str, Any]:
         [result] = server.post("/v1/recommend", {"k": 8, **body}).json["results"]
         return {**result, "ids": [item["item_id"] for item in result["items"]]}
@@ -60,9 +67,9 @@ def test_features_decide_what_is_recommended_and_who_has_no_history_is_no_strang
     assert newcomer["source"] == "beam"
     assert newcomer["history_used"] == 0
     assert newcomer["ids"] != list(range(100, 108))
-    stranger = asked(history=[], user_features={"city": None})
-    assert stranger["source"] == "popularity"
-    assert stranger["ids"] == list(range(100, 108))
+    cold_start = asked(history=[], user_features={"city": None})
+    assert cold_start["source"] == "popularity"
+    assert cold_start["ids"] == list(range(100, 108))
     assert asked(history=[], fallback="error", context={"device": "phone"})["source"] == "beam"
     assert server.post("/v1/recommend", {"history": [], "fallback": "error"}).code == "no_known_items"
     explained = asked(history=[], user_features={"city": "Oslo"}, explain=True)
@@ -88,3 +95,75 @@ def test_other_features_than_at_the_fit_are_refused(server: Server, given: dict[
     assert message in refused.json["error"]["message"]
     schema = server.get("/openapi.json").json["components"]["schemas"]["Recommend"]["properties"]
     assert schema["user_features"]["maxProperties"] == schema["context"]["maxProperties"] == 64
+
+
+def test_the_model_lists_the_features_that_it_reads(server: Server) -> None:
+    assert server.get("/v1/model").json["features"] == {
+        "items": [
+            {"name": "category", "kind": "category", "size": None},
+            {"name": "cover", "kind": "vector", "size": 2},
+        ],
+        "users": [
+            {"name": "city", "kind": "category", "size": None},
+            {"name": "age", "kind": "number", "size": None},
+        ],
+        "context": [{"name": "device", "kind": "category", "size": None}],
+    }
+
+
+def tensor(name: str, *texts: str, **changes: Any) -> dict[str, Any]:
+    return {"name": name, "shape": [len(texts), 1], "datatype": "BYTES", "data": list(texts)} | changes
+
+
+def infer(server: Server, *tensors: dict[str, Any]) -> Answer:
+    return server.post("/v2/models/beamtree/infer", {"inputs": list(tensors), "parameters": {"k": 8}})
+
+
+def test_the_open_inference_protocol_takes_features_row_by_row(server: Server) -> None:
+    inputs = server.get("/v2/models/beamtree").json["inputs"]
+    assert [(one["name"], one["shape"]) for one in inputs] == [
+        ("history", [-1, -1]),
+        ("user_features", [-1, 1]),
+        ("context", [-1, 1]),
+    ]
+    given = [
+        {"history": [100], "user_features": {"city": "Oslo", "age": 33}, "context": {"device": "phone"}},
+        {"history": [], "user_features": {"city": "Rome"}},
+        {"history": [101]},
+    ]
+    answer = infer(
+        server,
+        tensor("context", '{"device": "phone"}', "", "{}"),
+        tensor("history", "100", "", "101"),
+        tensor("user_features", '{"city": "Oslo", "age": 33}', '{"city": "Rome"}', ""),
+    )
+    assert answer.status == 200, answer.body
+    found = np.array(answer.json["outputs"][0]["data"]).reshape(3, 8).tolist()
+    asked = {"requests": [{"k": 8, **request} for request in given]}
+    results = server.post("/v1/recommend", asked).json["results"]
+    assert found == [[str(item["item_id"]) for item in result["items"]] for result in results]
+    assert answer.json["outputs"][3]["data"] == ["beam"] * 3
+
+
+@pytest.mark.parametrize(
+    ("features", "code", "said"),
+    [
+        (tensor("user_features", '{"town": "Oslo"}'), "wrong_features", "there is no column 'town'"),
+        (tensor("user_features", "Oslo"), "invalid_request", "inputs[1].data: expected values by column as a JSON"),
+        (tensor("context", '["phone"]'), "invalid_request", "inputs[1].data: expected values by column as a JSON"),
+        (
+            tensor("context", "{}", "{}"),
+            "invalid_request",
+            "inputs[1].shape: expected [1, 1], one JSON object for each",
+        ),
+        (tensor("context", "x" * 65_537), "invalid_request", "inputs[1].data: expected texts of at most 65,536"),
+        (tensor("history", "101"), "invalid_request", "at most once each, user_features and context"),
+        (tensor("user", "{}"), "invalid_request", "inputs[1].name"),
+    ],
+)
+def test_features_that_cannot_be_read_are_refused(
+    server: Server, features: dict[str, Any], code: str, said: str
+) -> None:
+    answer = infer(server, tensor("history", "100"), features)
+    assert (answer.status, answer.code) == (422, code)
+    assert said in answer.json["error"]["message"]

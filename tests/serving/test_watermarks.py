@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from beamtree.serving.api_error import ApiError
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.serving.watermarks import Watermarks
 from tests.serving.conftest import StartServer
 

@@ -21,7 +21,7 @@ import beamtree.cli.serve
 import beamtree.serving.run
 from beamtree.serving.answers import answer_calls
 from beamtree.serving.loaded_model import load_model
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 [[answer], [explained]] = answer_calls(
     load_model(Path(sys.argv[1])),
     [[Recommend(history=[100, 101], k=3)], [Recommend(history=[100, 101], k=3, explain=True)]],

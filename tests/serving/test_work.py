@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from beamtree.serving.loaded_model import LoadedModel, assemble
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.serving.work import EXPLAINED, ITEMS_A_NODE, works_of
 from tests.serving.models import TINY, random_artefact
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from beamtree.errors import ArtefactError
 from beamtree.serving.api_error import ApiError
-from beamtree.serving.routes.contract import ADMIN_ERRORS
-from beamtree.serving.schemas import AdminAnswer
+from beamtree.serving.routes.error_responses import ADMIN_ERRORS
+from beamtree.serving.schemas.operation import AdminAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 

@@ -7,24 +7,27 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from polars.exceptions import PanicException, PolarsError
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from beamtree.artefact import Artefact, manifest_version, save_artefact
 from beamtree.catalogue.change import CatalogueChange, change_catalogue
 from beamtree.catalogue.folder import claimed_for_update
 from beamtree.catalogue.item_rows import rows_of_values
 from beamtree.errors import ArtefactError, FolderInUse, IdTypeError, InputError, UnknownIdsError
-from beamtree.serving.api_error import ApiError, unusable, wrong_id_type
+from beamtree.serving.api_error import ApiError, wrong_id_type
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.loaded_model import LoadedModel, assemble
+from beamtree.serving.openapi import body_of
 from beamtree.serving.routes.admin import check_token, describe_served
-from beamtree.serving.routes.contract import ADMIN_ERRORS, JSON_BODY_ERRORS, at_most, body_of
-from beamtree.serving.schemas import ItemsBody, ItemsChangedAnswer
+from beamtree.serving.routes.error_responses import ADMIN_ERRORS, JSON_BODY_ERRORS
+from beamtree.serving.schemas.catalogue_changes import ItemsBody, ItemsChangedAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.trial import try_model
-from beamtree.serving.wire import json_response, read_body
+from beamtree.serving.wire import json_response, read_json
 from beamtree.storage import read_manifest
+
+items_body = TypeAdapter(ItemsBody)
 
 
 def change_items_routes(service: Service) -> APIRouter:
@@ -41,13 +44,7 @@ def change_items_routes(service: Service) -> APIRouter:
     )
     async def change_items(request: Request) -> Response:
         check_token(request, settings.admin_token)
-        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
-        try:
-            asked = ItemsBody.model_validate_json(body)
-        except ValidationError as error:
-            raise unusable(error) from None
-        at_most(len(asked.add), settings.limits.items, what="items in one call", field="add")
-        at_most(len(asked.remove), settings.limits.items, what="items in one call", field="remove")
+        asked = await read_json(request, items_body, settings=settings)
         done, changed = await asyncio.to_thread(_change, service.deployment, asked, folder=settings.model)
         tree = done.artefact.tree
         answer = describe_served(service, changed=changed) | {

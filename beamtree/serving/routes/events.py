@@ -5,19 +5,20 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from beamtree.data.raw_ids import unknown_ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
-from beamtree.serving.api_error import ApiError, shortened, unusable, wrong_id_type
+from beamtree.serving.api_error import ApiError, shortened, wrong_id_type
 from beamtree.serving.event_file import StoredEvent
 from beamtree.serving.events import EventStore
 from beamtree.serving.limits import SHOWN_IDS
-from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
-from beamtree.serving.schemas import EventsAnswer, EventsBody
+from beamtree.serving.openapi import body_of
+from beamtree.serving.routes.error_responses import JSON_BODY_ERRORS, SEARCH_ERRORS
+from beamtree.serving.schemas.events import EventsAnswer, EventsBody
 from beamtree.serving.service import Service
-from beamtree.serving.wire import json_response, read_body
+from beamtree.serving.wire import json_response, read_json
 
 IdempotencyKey = Annotated[
     str | None,
@@ -28,6 +29,8 @@ IdempotencyKey = Annotated[
         description="a name for this call, such as a UUID; sent again within a day, it takes the same events only once",
     ),
 ]
+
+events_body = TypeAdapter(EventsBody)
 
 
 def event_routes(service: Service, store: EventStore) -> APIRouter:
@@ -44,12 +47,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
     )
     async def add_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
         service.watermarks.refuse_events()
-        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
-        try:
-            asked = EventsBody.model_validate_json(body)
-        except ValidationError as error:
-            raise unusable(error) from None
-        at_most(len(asked.events), settings.limits.events, what="events in one call", field="events")
+        asked = await read_json(request, events_body, settings=settings)
         unknown = _check(service, asked)
         now = time.time()
         is_new = await store.add(

@@ -1,16 +1,19 @@
 """POST /admin/forget: delete what one user did. It exists only where there are a store of events and a token."""
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from beamtree.errors import IdTypeError
-from beamtree.serving.api_error import unusable, wrong_id_type
+from beamtree.serving.api_error import wrong_id_type
 from beamtree.serving.events import EventStore
+from beamtree.serving.openapi import body_of
 from beamtree.serving.routes.admin import check_token
-from beamtree.serving.routes.contract import ADMIN_ERRORS, JSON_BODY_ERRORS, SEARCH_ERRORS, body_of
-from beamtree.serving.schemas import ForgetAnswer, ForgetBody
+from beamtree.serving.routes.error_responses import ADMIN_ERRORS, JSON_BODY_ERRORS, SEARCH_ERRORS
+from beamtree.serving.schemas.events import ForgetAnswer, ForgetBody
 from beamtree.serving.service import Service
-from beamtree.serving.wire import json_response, read_body
+from beamtree.serving.wire import json_response, read_json
+
+forget_body = TypeAdapter(ForgetBody)
 
 
 def forget_routes(service: Service, store: EventStore) -> APIRouter:
@@ -27,13 +30,10 @@ def forget_routes(service: Service, store: EventStore) -> APIRouter:
     )
     async def forget(request: Request) -> Response:
         check_token(request, settings.admin_token)
-        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
+        user = (await read_json(request, forget_body, settings=settings)).user_id
         try:
-            user = ForgetBody.model_validate_json(body).user_id
             if service.histories is not None:
                 service.histories.check_users([user])
-        except ValidationError as error:
-            raise unusable(error) from None
         except IdTypeError as error:
             raise wrong_id_type(error) from None
         deleted = await store.erase_user(user)

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from beamtree.serving.schemas import HealthAnswer, ReadyAnswer
+from beamtree.serving.schemas.operation import HealthAnswer, ReadyAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
@@ -26,7 +26,7 @@ def health_routes(service: Service) -> APIRouter:
         summary="Ready for requests, by which model, and why the last reload failed",
     )
     async def ready() -> Response:
-        return json_response(describe_readiness(service), status=503 if service.is_stopping else 200)
+        return json_response(describe_readiness(service), status=503 if service.is_stopping() else 200)
 
     @router.get(
         "/metrics",
@@ -45,7 +45,7 @@ def describe_readiness(service: Service) -> dict[str, Any]:
     deployment = service.deployment
     failure = deployment.last_failure
     return {
-        "ready": not service.is_stopping,
+        "ready": not service.is_stopping(),
         "model_version": deployment.current.version,
         "previous_version": deployment.previous.version if deployment.previous else None,
         "last_reload_failure": None

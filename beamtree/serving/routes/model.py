@@ -12,8 +12,8 @@ from beamtree.serving.api_error import ApiError
 from beamtree.serving.catalogue import count_values
 from beamtree.serving.limits import NAMED_BRANCHES, SAMPLED_ITEMS
 from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.routes.contract import NODE_ERRORS, QUERY_ERRORS
-from beamtree.serving.schemas import BranchesAnswer, ModelAnswer, NodeAnswer
+from beamtree.serving.routes.error_responses import NODE_ERRORS, QUERY_ERRORS
+from beamtree.serving.schemas.model import BranchesAnswer, ModelAnswer, NodeAnswer
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response
 
@@ -100,6 +100,7 @@ def describe_model(model: LoadedModel, *, service: Service) -> dict[str, Any]:
         },
         "limits": service.settings.limits.model_dump(),
         "columns": model.columns,
+        "features": model.features,
         "metrics": artefact.metrics,
         "training": artefact.training,
         "users": service.histories is not None,

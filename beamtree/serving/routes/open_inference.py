@@ -1,19 +1,25 @@
 """The Open Inference Protocol (v2) over REST, as KServe, Triton and MLServer speak it: /v2.
 
-A history is a row of the BYTES tensor `history`; shorter histories of a batch are filled up with "". From there on a
-call is treated as POST /v1/recommend treats it: the same limits, queue and refusals, in the same shape.
+A history is a row of the BYTES tensor `history`; shorter histories of a batch are padded with "". Features of a row's
+user and context are JSON objects in the BYTES tensors `user_features` and `context`. From there on a call is a
+POST /v1/recommend: the same limits, queue and errors, in the same shape.
 """
 
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from beamtree.data.raw_ids import RawIds
-from beamtree.serving.api_error import unusable
-from beamtree.serving.infer_schemas import (
-    INPUT,
+from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.openapi import body_of
+from beamtree.serving.routes.error_responses import JSON_BODY_ERRORS, SEARCH_ERRORS
+from beamtree.serving.routes.recommend import search_for
+from beamtree.serving.schemas.infer import (
+    CONTEXT,
+    HISTORY,
+    USER_FEATURES,
     InferAnswer,
     InferBody,
     ModelMetadata,
@@ -21,14 +27,12 @@ from beamtree.serving.infer_schemas import (
     ServerMetadata,
     ServerReady,
 )
-from beamtree.serving.limits import Limits
-from beamtree.serving.loaded_model import LoadedModel
-from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
-from beamtree.serving.routes.recommend import search_for
-from beamtree.serving.schemas import Recommend
+from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.serving.service import Service
-from beamtree.serving.tensors import OUTPUTS, join_tensors, read_histories, write_rows
-from beamtree.serving.wire import json_response, read_body, text_response
+from beamtree.serving.tensors import OUTPUTS, join_tensors, read_features, read_histories, write_rows
+from beamtree.serving.wire import json_response, read_json, text_response
+
+infer_body = TypeAdapter(InferBody)
 
 
 def open_inference_routes(service: Service) -> APIRouter:
@@ -52,7 +56,7 @@ def open_inference_routes(service: Service) -> APIRouter:
         summary="Ready for requests",
     )
     async def ready() -> Response:
-        return json_response({"ready": not service.is_stopping}, status=503 if service.is_stopping else 200)
+        return json_response({"ready": not service.is_stopping()}, status=503 if service.is_stopping() else 200)
 
     @router.get(address, response_model=ModelMetadata, summary="The tensors that the model takes and gives")
     async def model() -> Response:
@@ -76,13 +80,9 @@ def open_inference_routes(service: Service) -> APIRouter:
     )
     async def infer(request: Request) -> Response:
         await service.searches.refuse_if_full()
-        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
-        try:
-            asked = InferBody.model_validate_json(body)
-        except ValidationError as error:
-            raise unusable(error) from None
+        asked = await read_json(request, infer_body, settings=settings)
         model = service.deployment.current
-        requests = understand(asked, ids=model.ids, limits=settings.limits)
+        requests = requests_of(asked, ids=model.ids)
         wanted = [output.name for output in asked.outputs] if asked.outputs else list(OUTPUTS)
         done = await search_for(service, request, requests, model=model, write=write_rows)
         head: dict[str, Any] = {"model_name": settings.model_name, "model_version": model.version}
@@ -94,11 +94,13 @@ def open_inference_routes(service: Service) -> APIRouter:
 
 def describe(model: LoadedModel, *, name: str) -> dict[str, Any]:
     """The answer of GET /v2/models/NAME; -1 stands for any size."""
+    read = model.artefact.request_features
+    columns = {HISTORY: -1} | ({USER_FEATURES: 1} if read.user else {}) | ({CONTEXT: 1} if read.context else {})
     return {
         "name": name,
         "versions": [model.version],
         "platform": "beamtree",
-        "inputs": [{"name": INPUT, "datatype": "BYTES", "shape": [-1, -1]}],
+        "inputs": [{"name": tensor, "datatype": "BYTES", "shape": [-1, width]} for tensor, width in columns.items()],
         "outputs": [
             {"name": output, "datatype": tensor.datatype, "shape": [-1] * tensor.dimensions}
             for output, tensor in OUTPUTS.items()
@@ -106,10 +108,14 @@ def describe(model: LoadedModel, *, name: str) -> dict[str, Any]:
     }
 
 
-def understand(asked: InferBody, *, ids: RawIds, limits: Limits) -> list[Recommend]:
-    """A request for each row of the input tensor; ApiError where the tensor is not of the shape that it states."""
+def requests_of(asked: InferBody, *, ids: RawIds) -> list[Recommend]:
+    """A request for each row of the input tensors; ApiError where a tensor does not have the shape that it states."""
     options = asked.parameters.model_dump(include=set(Recommend.model_fields), exclude_unset=True)
-    [tensor] = asked.inputs
-    at_most(tensor.shape[0], limits.batch, what="histories in one call", field="inputs[0].shape[0]")
-    at_most(tensor.shape[1], limits.history, what="items of a history", field="inputs[0].shape[1]")
-    return [Recommend(history=history, **options) for history in read_histories(tensor, ids=ids)]
+    tensors = {tensor.name: (place, tensor) for place, tensor in enumerate(asked.inputs)}
+    place, tensor = tensors.pop("history")
+    histories = read_histories(tensor, place=place, ids=ids)
+    rows: list[dict[str, Any]] = [{HISTORY: history} for history in histories]
+    for name, (place, tensor) in tensors.items():
+        for row, values in zip(rows, read_features(tensor, place=place, num_rows=len(rows)), strict=True):
+            row[name] = values
+    return [Recommend(**row, **options) for row in rows]

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
 
-from beamtree.serving.api_error import unusable
-from beamtree.serving.limits import Limits
 from beamtree.serving.loaded_model import LoadedModel
+from beamtree.serving.openapi import body_of
 from beamtree.serving.pool import Done
-from beamtree.serving.routes.contract import JSON_BODY_ERRORS, SEARCH_ERRORS, at_most, body_of
-from beamtree.serving.schemas import Recommend, RecommendAnswer, RecommendMany, recommend_body
+from beamtree.serving.routes.error_responses import JSON_BODY_ERRORS, SEARCH_ERRORS
+from beamtree.serving.schemas.recommend_answer import RecommendAnswer
+from beamtree.serving.schemas.recommend_body import Recommend, RecommendMany, recommend_body
 from beamtree.serving.service import SearchSpan, Service, Write
-from beamtree.serving.wire import read_body, text_response
+from beamtree.serving.wire import read_json, text_response
 from beamtree.serving.work import works_of
 from beamtree.serving.written_answers import join_answers, write_answers
 
@@ -50,11 +49,7 @@ def recommend_routes(service: Service) -> APIRouter:
     )
     async def recommend(request: Request) -> Response:
         await service.searches.refuse_if_full()
-        body = await read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
-        try:
-            asked = recommend_body.validate_json(body)
-        except ValidationError as error:
-            raise unusable(error) from None
+        asked = await read_json(request, recommend_body, settings=settings)
         requests = asked.requests if isinstance(asked, RecommendMany) else [asked]
         model = service.deployment.current
         done = await search_for(service, request, requests, model=model, write=write_answers)
@@ -72,8 +67,7 @@ def recommend_routes(service: Service) -> APIRouter:
 async def search_for(
     service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Counted]
 ) -> Done[list[Counted]]:
-    """Check a call against the limits, search for it, and note it in metrics and log; ApiError where it is refused."""
-    check_limits(requests, service.settings.limits)
+    """Search for a call, and note it in metrics and log; ApiError where it is refused."""
     service.watermarks.refuse_heavy(requests)
     done = await service.recommend(model, requests, write=write, connection=request.client)
     service.metrics.recommendations.inc(len(done.result))
@@ -95,19 +89,3 @@ async def search_for(
     if service.settings.log_histories:
         said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
     return done
-
-
-def check_limits(requests: Sequence[Recommend], limits: Limits) -> None:
-    """422 that names the limit which a request exceeds."""
-    at_most(len(requests), limits.batch, what="requests in one call", field="requests")
-    at_most(
-        sum(request.explain for request in requests), limits.explained, what="explanations in one call", field="explain"
-    )
-    for number, request in enumerate(requests):
-        place = f"requests[{number}]." if len(requests) > 1 else ""
-        at_most(request.k, limits.k, what="items", field=f"{place}k")
-        at_most(request.beam or 0, limits.beam, what="nodes per level", field=f"{place}beam")
-        at_most(len(request.history or ()), limits.history, what="items of a history", field=f"{place}history")
-        at_most(len(request.exclude), limits.ids, what="ids", field=f"{place}exclude")
-        if request.allow is not None:
-            at_most(len(request.allow.ids or ()), limits.ids, what="ids", field=f"{place}allow.ids")

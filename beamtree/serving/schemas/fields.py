@@ -1,0 +1,114 @@
+"""Types that several bodies share: ids, values, and bounds that the operator sets."""
+
+from collections.abc import Sized
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationInfo,
+)
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from typing_extensions import TypeAliasType
+
+from beamtree.serving.api_error import LIMIT_EXCEEDED
+from beamtree.serving.limits import (
+    COLUMN_NAME_CHARACTERS,
+    CONDITION_CHARACTERS,
+    FEATURE_COLUMNS,
+    FEATURE_VALUES,
+    ID_CHARACTERS,
+    Limits,
+)
+
+EXACT_FLOATS = 2**53
+"""Up to here a floating-point number means one integer, and further on several."""
+LIMIT = "x-limit"
+"""Under this name a schema says which of the limits bounds it; the OpenAPI document says how much that is."""
+
+
+class RequestBody(BaseModel):
+    """Base of everything that clients send: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeName(BaseModel):
+    """A node of the tree; level 0 is the root."""
+
+    level: int
+    node: int
+
+
+@dataclass(frozen=True)
+class Limited:
+    """Bounds an integer, or the length of a list, by one of the `Limits` that a body is validated with.
+
+    limit: the name of the bound; of: what is counted. Without limits as the validation context, nothing is bounded.
+    """
+
+    limit: str
+    of: str
+
+    def check(self, value: Any, info: ValidationInfo) -> Any:
+        """The value; PydanticCustomError where it exceeds the limit."""
+        number = len(value) if isinstance(value, Sized) else value
+        if isinstance(info.context, Limits) and number > (limit := getattr(info.context, self.limit)):
+            raise limit_exceeded(number, limit, of=self.of)
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), LIMIT: self.limit}
+
+
+def limit_exceeded(number: int, limit: int, *, of: str) -> PydanticCustomError:
+    """The fault of a body that asks for more than the operator allows."""
+    message = f"at most {limit:,} {of} are allowed here, got {number:,}"
+    return PydanticCustomError(LIMIT_EXCEEDED, "{message}", {"message": message, "limit": limit, "got": number})
+
+
+def _exact(value: object) -> int:
+    """40576.0 is an integer, to JSON Schema as to JavaScript."""
+    if not isinstance(value, float) or not value.is_integer() or abs(value) > EXACT_FLOATS:
+        raise ValueError("expected an integer")
+    return int(value)
+
+
+def _exact_float(value: object) -> object:
+    return _exact(value) if isinstance(value, float) else value
+
+
+Count = Annotated[StrictInt, Field(ge=1), BeforeValidator(_exact_float)]
+Length = Annotated[StrictInt, Field(ge=0), BeforeValidator(_exact_float)]
+WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+AnyId = (
+    WholeNumber
+    | Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
+    | SkipJsonSchema[Annotated[int, BeforeValidator(_exact)]]
+)
+ItemId = TypeAliasType("ItemId", AnyId)
+UserId = TypeAliasType("UserId", AnyId)
+ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=COLUMN_NAME_CHARACTERS)])
+"""Named, so that the OpenAPI document can say what the ids and columns of the served model are."""
+
+FiniteNumber = Annotated[StrictFloat, Field(allow_inf_nan=False)]
+ConditionText = Annotated[StrictStr, Field(max_length=CONDITION_CHARACTERS)]
+Value = StrictBool | WholeNumber | FiniteNumber | ConditionText
+FeatureValue = Value | Annotated[list[Value], Field(max_length=FEATURE_VALUES)] | None
+FeatureValues = Annotated[dict[ColumnName, FeatureValue], Field(max_length=FEATURE_COLUMNS)]
+"""Values by column, null = missing."""
+
+UnknownIds = Literal["report", "ignore", "refuse"]

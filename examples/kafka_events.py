@@ -3,7 +3,7 @@
     python examples/kafka_events.py localhost:9092 clicks http://localhost:8000
 
 A message is an event as JSON: {"user_id": 7, "item_id": 50, "timestamp": 1700000000}. Offsets are committed after the
-server has the events on disk. What is read again after a crash carries the same key, so the server takes it only once.
+server has the events on disk. Messages read again after a crash have the same key, so the server stores them once.
 """
 
 import sys
@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 
 def post(message, server):
-    """Send a message until the server has it; one that the server can never take is reported and skipped."""
+    """Retry until the server has stored the message; report and skip a message that it rejects."""
     key = f"{message.topic()}-{message.partition()}-{message.offset()}"
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     request = Request(f"{server}/v1/events", b'{"events": [%b]}' % (message.value() or b"null"), headers)
@@ -23,7 +23,7 @@ def post(message, server):
         except HTTPError as refusal:
             if refusal.code in (400, 422):
                 return print(f"skipped {key}: {refusal.read().decode()}", file=sys.stderr)
-            if refusal.code < 500:  # a wrong address: stop, and commit nothing
+            if refusal.code < 500:  # a wrong URL: stop, and commit nothing
                 raise
         except OSError as error:
             print(f"no answer from {server}, trying again: {error}", file=sys.stderr)
@@ -31,7 +31,7 @@ def post(message, server):
 
 
 def run(consumer, server):
-    """Post what the consumer reads, and commit batch by batch."""
+    """Post all messages of the consumer, committing batch by batch."""
     while True:
         messages = consumer.consume(100, timeout=1.0)
         for message in messages:

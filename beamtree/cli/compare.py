@@ -1,4 +1,4 @@
-"""beamtree compare: every system on one log, what each gives and what it costs."""
+"""beamtree compare: accuracy and cost of systems on one log."""
 
 import json
 import shlex
@@ -33,22 +33,22 @@ def compare(
     items: ItemsOption = None,
     systems: Annotated[
         str,
-        typer.Option(help="all; quick: those that take seconds or are ours; or names with commas between them."),
+        typer.Option(help="all; quick: ours, and those that take seconds; or names separated by commas."),
     ] = "all",
-    budget_minutes: Annotated[float, typer.Option(min=0.05, help="For each fit, at most.")] = 10.0,
-    seeds: Annotated[int, typer.Option(min=1, help="Fits of each system; who is held out stays the same.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Fits at a time. Times are only comparable with 1.")] = 1,
+    budget_minutes: Annotated[float, typer.Option(min=0.05, help="Time limit of each fit.")] = 10.0,
+    seeds: Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")] = 1,
     cutoffs: CutoffsOption = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option("--set", help="One setting for all systems: data.holdout=last. Repeat as needed."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and report.")] = Path("comparison"),
-    list_systems: Annotated[bool, typer.Option("--list", help="Name all systems and stop.")] = False,
+    list_systems: Annotated[bool, typer.Option("--list", help="List all systems and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The list, or the results, as JSON.")] = False,
     reading: LogOptions,
 ) -> None:
-    """Fit and measure systems beside each other on a log, and write tables and a report.
+    """Fit and measure systems side by side on a log, and write tables and a report.
 
     Each fit runs in a process of its own. Whatever is finished is kept: after Ctrl-C or a crash the same command goes
     on with the rest. A system whose library is missing says how to get it, and the others go on.

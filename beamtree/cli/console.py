@@ -1,4 +1,4 @@
-"""What people see: one console for results, one for messages, and tables of metrics."""
+"""Terminal output: one console for results, one for messages, and tables of metrics."""
 
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -24,7 +24,7 @@ SHOWN_METRICS = ("precision", "recall", "F", "NDCG")
 
 
 def metrics_table(comparison: "Comparison", *, title: str) -> Table:
-    """For each cutoff a row for each system, with a column for each metric."""
+    """One row per cutoff and system, one column per metric."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     table.add_column("")
     table.add_column("top", justify="right")
@@ -40,7 +40,7 @@ def metrics_table(comparison: "Comparison", *, title: str) -> Table:
 
 
 def show_comparison(comparison: "Comparison", *, title: str) -> None:
-    """The table of a model and its baselines, what is missing from it, and how the model stands."""
+    """Print the metrics of a model and its baselines, the baselines left out, and the verdict."""
     for reason in dict.fromkeys(comparison.left_out.values()):
         messages.print(f"Left out: {reason}", markup=False, soft_wrap=True)
     results.print(metrics_table(comparison, title=title))
@@ -49,7 +49,7 @@ def show_comparison(comparison: "Comparison", *, title: str) -> None:
 
 
 def comparison_json(comparison: "Comparison") -> dict[str, Any]:
-    """The same as plain values: metrics by system, seconds and absentees among the baselines, and the verdict."""
+    """The same as plain values: metrics by system, seconds of the baselines and those left out, and the verdict."""
     verdict = comparison.verdict
     return {
         "beam": comparison.beam,

@@ -19,7 +19,7 @@ from beamtree.data.public import PublicFiles, cache_directory, fetch
 from beamtree.data.registry import PUBLIC_DATASETS
 from beamtree.progress import bullet_list
 
-app = typer.Typer(help="Public data sets, and what a log looks like.", no_args_is_help=True)
+app = typer.Typer(help="Public data sets, and statistics of a log.", no_args_is_help=True)
 
 BAR_WIDTH = 40
 
@@ -46,7 +46,8 @@ def list_command() -> None:
 def get_command(
     name: Annotated[str, typer.Argument(help="A name from `beamtree data list`.")],
     original: Annotated[
-        Path | None, typer.Option("--from", help="Read the original files from here instead of fetching them.")
+        Path | None,
+        typer.Option("--from", help="Read the original files from this folder instead of downloading them."),
     ] = None,
 ) -> None:
     """Fetch a public data set into the cache and print the paths of its files."""
@@ -78,12 +79,12 @@ def describe_command(
     path: Annotated[str, typer.Argument(help="A log: file, folder or glob; or the name of a public data set.")],
     *,
     min_interactions: Annotated[
-        int, typer.Option("--min-interactions", help="The filter on users to report on.", min=1)
+        int, typer.Option("--min-interactions", help="The minimum history length to report on.", min=1)
     ] = DEFAULT_MIN_INTERACTIONS,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     reading: LogOptions,
 ) -> None:
-    """Count users, items and interactions; show history lengths, popularity, time span and what a fit would decide."""
+    """Show users, items, interactions, history lengths, popularity, time span and the defaults of a fit."""
     if path in PUBLIC_DATASETS and not Path(path).exists():
         path = str(fetch(path).interactions)
     log = read_log(path, Config.resolve({"log": reading.settings()}).log, rejects_file=reading.rejects)

@@ -1,4 +1,4 @@
-"""beamtree demo: the whole way on MovieLens 100k, or, with --large, on a made-up bookshop with very many items."""
+"""beamtree demo: from data to recommendations on MovieLens 100k, or, with --large, on a large synthetic bookshop."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,12 +27,12 @@ def demo(
         Path | None, typer.Option("--out", "-o", help="Folder for the model; default models/demo or models/demo-large.")
     ] = None,
     large: Annotated[
-        bool, typer.Option("--large", help="A made-up bookshop of 150,000 books instead; needs no download.")
+        bool, typer.Option("--large", help="A synthetic bookshop of 150,000 books instead; no download.")
     ] = False,
     serve: Annotated[bool | None, typer.Option(help="Serve the page at the end; default: with --large.")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 lets the system choose.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 lets the system choose.")] = 8000,
 ) -> None:
-    """Fetch MovieLens 100k, fit the small preset, measure it, and recommend to three people it never trained on.
+    """Fetch MovieLens 100k, fit the small preset, evaluate it, and recommend to three held-out users.
 
     With --large: make a catalogue of more than 100,000 items, fit a small network for about a minute, compare narrow
     with wide beams, and serve the page to play with.
@@ -74,7 +74,7 @@ def _movies(out: Path) -> None:
 
 
 def _show_people(model: DeepTreeRetriever) -> None:
-    """For a few held-out users: the last items of their history, and what the model recommends."""
+    """Show the latest items and the recommendations of a few held-out users."""
     dataset, held_out = model.dataset, model.held_out().take(np.arange(NUM_SHOWN_USERS))
     titles = dataset.item_table["title"]
     histories = held_out.histories(dataset.sequences, NUM_SHOWN_ITEMS)

@@ -1,4 +1,4 @@
-"""beamtree demo --large: narrow and wide beams on a catalogue where the difference shows."""
+"""beamtree demo --large: narrow and wide beams on a large catalogue."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from beamtree.recommender import DeepTreeRetriever
 NUM_BOOKS = 150_000
 NUM_READERS = 120_000
 NUM_INSTANCES = 60_000
-"""Training instances that the network sees: about a minute on two cores."""
+"""Training instances: about a minute on two cores."""
 SEED = 0
 
 
 def large_demo(out: Path) -> None:
-    """Make the shop, fit a small network beside counted memory, save both, and show what a beam's width costs.
+    """Generate the shop, fit a small network and memory, save the model, and show search time by beam width.
 
     Log and item table are kept in OUT.data, so that other commands can be tried on them.
     """
@@ -51,7 +51,7 @@ def large_demo(out: Path) -> None:
 
 
 def settings() -> Config:
-    """A network that learns for about a minute, and few held-out readers, since the catalogue is what matters here."""
+    """A network trained for about a minute, and few held-out readers: the size of the catalogue is the point here."""
     held_out = max(0.002, 20 / NUM_READERS)
     return Config.preset(
         "small",
@@ -62,7 +62,7 @@ def settings() -> Config:
 
 
 def _beam_table(model: DeepTreeRetriever) -> Table:
-    """For each width the nodes scored and the time of a search, beside scoring every item."""
+    """Nodes scored and search time by beam width, beside an exact scan."""
     dataset, engine = model.dataset, model.recommender.engine
     reachable = reachable_labels(model.held_out(), dataset.sequences, config=model.config)
     requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)

@@ -19,7 +19,7 @@ FEATURES = ("avx2", "fma", "f16c", "avx512f")
 
 
 def doctor() -> None:
-    """Report what this installation can do and how fast it will be."""
+    """Report versions, CPU features, and the kernels and fast paths in use."""
     table = Table(show_header=False, title="beamtree doctor", title_justify="left", title_style="bold")
     table.add_row("beamtree", __version__)
     table.add_row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")

@@ -1,4 +1,4 @@
-"""beamtree evaluate: metrics of a saved model on the users it was not trained on, beside baselines."""
+"""beamtree evaluate: metrics of a saved model on held-out users, beside baselines."""
 
 import json
 from contextlib import nullcontext
@@ -29,14 +29,14 @@ def evaluate(
     *,
     log: LogOption,
     users: UsersOption = None,
-    held_out: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users to ask.")] = "test",
+    held_out: Annotated[Literal["test", "validation"], typer.Option(help="Which held-out users.")] = "test",
     cutoffs: CutoffsOption = None,
     beam: BeamOption = None,
-    exact: Annotated[bool, typer.Option(help="Also scan every item with the same model.")] = True,
+    exact: Annotated[bool, typer.Option(help="Also run an exact scan with the same score.")] = True,
     baselines: Annotated[
         str,
         typer.Option(
-            help="simple: those that take seconds on this log; all: also those that learn, minutes; none; or names, "
+            help="simple: those that take seconds on this log; all: also trained ones, minutes; none; or names, "
             "such as item-to-item,ease or simple,ials."
         ),
     ] = "simple",

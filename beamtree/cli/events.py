@@ -1,4 +1,4 @@
-"""beamtree events: look after the file of events that `serve --events` keeps, also while servers write to it."""
+"""beamtree events: maintain the event store of `serve --events`, also while servers write to it."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError
 from beamtree.serving.event_file import DAY, EventFile, FileLocked, FileReplaced, prune_all
 
-app = typer.Typer(help="Copy a file of events, delete old ones, delete one user.", no_args_is_help=True)
+app = typer.Typer(help="Back up an event store, delete old events, delete a user.", no_args_is_help=True)
 
 LOCK_SECONDS = 10.0
 
-FileArgument = Annotated[Path, typer.Argument(help="The file that `serve --events` was given.", metavar="FILE")]
+FileArgument = Annotated[Path, typer.Argument(help="The event store given to `serve --events`.", metavar="FILE")]
 
 
 @app.command()
 def backup(
     file: FileArgument,
-    to: Annotated[Path, typer.Argument(help="Where the copy goes; an older copy there is replaced.", metavar="TO")],
+    to: Annotated[Path, typer.Argument(help="Path of the copy; an older copy is replaced.", metavar="TO")],
 ) -> None:
-    """Write a consistent copy of all events, checked, while servers go on writing."""
+    """Write and check a consistent copy of all events while servers keep writing."""
     with _opened(file) as events:
         if to.exists() and to.samefile(file):
             raise InputError(f"{to} is the file of events itself. Give another name for the copy.")
@@ -37,9 +37,9 @@ def backup(
 def prune(
     file: FileArgument,
     *,
-    days: Annotated[float, typer.Option(min=0, help="Delete events that arrived longer ago than this.")],
+    days: Annotated[float, typer.Option(min=0, help="Delete events older than this number of days.")],
 ) -> None:
-    """Delete old events. Their room in the file is used again; the file does not become smaller."""
+    """Delete old events. Their space in the file is reused; the file does not shrink."""
     with _opened(file) as events:
         pruned = prune_all(events, older_than=DAY * days, lock_seconds=LOCK_SECONDS)
     results.print(f"Deleted {pruned:,} events that arrived more than {days:g} days ago.")
@@ -50,9 +50,9 @@ def forget(
     file: FileArgument,
     user: Annotated[str, typer.Argument(help="The user's id, as it was posted.", metavar="USER")],
     *,
-    text: Annotated[bool | None, typer.Option("--text/--integer", help="What the id is, where both are there.")] = None,
+    text: Annotated[bool | None, typer.Option("--text/--integer", help="The type of the id, if both exist.")] = None,
 ) -> None:
-    """Delete all events of one user. Servers that use the file forget them within a second."""
+    """Delete all events of one user. Servers that share the file drop them within a second."""
     with _opened(file) as events:
         spelt = [found for found in events.users_spelt(user) if text is None or isinstance(found, str) == text]
         if len(spelt) > 1:
@@ -70,7 +70,7 @@ def _erase(events: EventFile, user: Id) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[EventFile]:
-    """An existing file of events, closed at the end; what goes wrong with it is a DataError."""
+    """An existing event store, closed at the end; failures are a DataError."""
     events = EventFile.existing(path)
     try:
         yield events

@@ -1,4 +1,4 @@
-"""beamtree export: a trained model for programs that know nothing of beamtree."""
+"""beamtree export: a trained model for other programs."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,9 +20,9 @@ def onnx(
     model: ModelArgument,
     out: Annotated[Path, typer.Argument(help="File to write, such as model.onnx.", metavar="OUT")],
     *,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 20,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of items.")] = 20,
     beam: BeamOption = None,
-    raw_ids: Annotated[bool, typer.Option(help="Also give the items' raw ids.")] = True,
+    raw_ids: Annotated[bool, typer.Option(help="Also output raw ids.")] = True,
 ) -> None:
     """Write weights, tree and the whole beam search as one ONNX file; k and beam are fixed in it."""
     if find_spec("onnx") is None:

@@ -53,23 +53,23 @@ def fit(
     holdout: Annotated[
         Holdout | None, typer.Option(help="What to evaluate on; none: refit on everything before shipping.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides every random choice.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     method: Annotated[
         Method | None,
-        typer.Option(help="dtr-u: uniform negatives; dtr-t: drawn down the tree; dtr-t-rl: with rectified labels."),
+        typer.Option(help="dtr-u: uniform negatives; dtr-t: top-down negatives; dtr-t-rl: and rectified labels."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Learn model and tree in turn, so often.")] = None,
-    branching: Annotated[int | None, typer.Option(help="Children of an inner node of the tree.")] = None,
-    embedding_dim: Annotated[int | None, typer.Option(help="Size of a node's vector.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training the model and relearning the tree.")] = None,
+    branching: Annotated[int | None, typer.Option(help="Children per inner node of the tree.")] = None,
+    embedding_dim: Annotated[int | None, typer.Option(help="Dimension of the node embeddings.")] = None,
     negatives: Annotated[int | None, typer.Option(help="Negatives per level.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint of an unfinished fit, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint of an unfinished fit, if there is one.")
     ] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Throw the checkpoint of an unfinished fit away.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Discard the checkpoint of an unfinished fit.")] = False,
     estimator_cache: Annotated[
         Path | None,
         typer.Option(
-            help="Folder where runs on the same data, split and settings share the estimator of dtr-t-rl; by default "
+            help="Folder in which runs with the same data, split and settings share the estimator of dtr-t-rl; default "
             "OUT.estimator."
         ),
     ] = None,
@@ -79,12 +79,12 @@ def fit(
     worker_threads: WorkerThreadsOption = None,
     reading: LogOptions,
 ) -> None:
-    """Learn a preference model over a tree from a log, and save both.
+    """Train a model on a log and save it.
 
-    Ctrl-C stops after the step at hand; --resume goes on from there, or from the last checkpoint after a crash, to the
-    very weights that an uninterrupted run gives.
+    Ctrl-C stops after the current step; --resume continues from there, or from the last checkpoint after a crash, and
+    ends with the same weights as an uninterrupted run.
 
-    A later one wins: preset, --config, --set, then options with a name of their own (--seed, --method, --rounds, ...).
+    Precedence, lowest first: preset, --config, --set, named options (--seed, --method, --rounds, ...).
     """
     item_columns = parse_pairs(item_column, option="--item-column", form="OURS=THEIRS")
     if item_columns and items is None:
@@ -133,7 +133,7 @@ def fit(
 
 
 def report(model: DeepTreeRetriever) -> None:
-    """Who was held out, how long it took, and how good it is on the test users."""
+    """Print the split, the training time and the metrics on the test users."""
     artefact = model.recommender.artefact
     training = artefact.training
     messages.print(

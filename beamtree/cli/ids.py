@@ -1,4 +1,4 @@
-"""Ids on the command line: 50,181,172, or a JSON list where ids hold commas."""
+"""Ids on the command line: 50,181,172, or a JSON list if ids contain commas."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""beamtree inspect: what is in a saved model, and, with its log, what it does on the inside."""
+"""beamtree inspect: facts of a saved model, and, with its log, a diagnostic report."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -35,23 +35,26 @@ def inspect(
     model: ModelArgument,
     *,
     log: Annotated[
-        str | None, typer.Option("--log", help="The log the model was fitted on: measure the model, write a report.")
+        str | None, typer.Option("--log", help="The log the model was fitted on: measure the model and write a report.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The report, default report.html; JSON is written beside it.")
+        Path | None,
+        typer.Option("--out", "-o", help="Path of the report, default report.html; the JSON goes beside it."),
     ] = None,
-    max_users: Annotated[int | None, typer.Option(min=1, help="How many held-out users to ask; default 200.")] = None,
+    max_users: Annotated[int | None, typer.Option(min=1, help="Number of held-out users; default 200.")] = None,
     held_out: Annotated[
         Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
     ] = None,
     estimator: Annotated[
         Literal["auto", "popularity", "encoder"] | None,
-        typer.Option(help="Whose probabilities labels rest on; encoder trains it if needed, auto takes it if kept."),
+        typer.Option(
+            help="Source of the probabilities for labels; encoder trains one if needed, auto uses a stored one."
+        ),
     ] = None,
     estimator_cache: Annotated[
-        Path | None, typer.Option(help="Folder where the fit kept its estimator; default MODEL.estimator.")
+        Path | None, typer.Option(help="Folder of the fit's estimator; default MODEL.estimator.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Decides which users are asked; default 0.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sample of users; default 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
     reading: LogOptions,
 ) -> None:
@@ -185,7 +188,7 @@ def _check_out(out: Path) -> None:
 
 @contextmanager
 def _measuring() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each part of the measuring, drawn while it lasts."""
+    """A progress bar for each measurement."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -208,7 +211,7 @@ def _measuring() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _log_facts(artefact: Artefact) -> dict[str, str]:
-    """What the log was like and what it decided, where the model keeps it."""
+    """The log profile and the defaults derived from it, if the model stores them."""
     profile = LogProfile.recorded(artefact.training.get("log", {}))
     if profile is None:
         return {}
@@ -237,7 +240,7 @@ def _facts(artefact: Artefact) -> dict[str, str]:
 
 
 def _training_fact(training: Mapping[str, Any]) -> str:
-    """How long a fit took, and over what: rounds of attention, the encoder of a tower, or counting alone."""
+    """The training time, and what was trained: rounds of attention, the encoder of a tower, or counts alone."""
     said = [f"{training.get('instances', 0):,} instances"]
     if training.get("rounds"):
         said.append(f"{training.get('steps', 0):,} steps in {len(training['rounds'])} rounds")

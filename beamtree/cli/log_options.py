@@ -1,4 +1,4 @@
-"""How a log is read: the options of every command that reads one, spelled once.
+"""Options for reading a log, shared by all commands that read one.
 
 A command takes them as one parameter, `reading: LogOptions`, and is decorated with `takes_log_options`.
 """
@@ -58,11 +58,11 @@ class LogOptions:
     ] = None
     no_filters: Annotated[
         bool | None,
-        typer.Option("--no-filters", help="Drop filters that settings or model remember.", rich_help_panel=PANEL),
+        typer.Option("--no-filters", help="Drop filters from the settings or the model.", rich_help_panel=PANEL),
     ] = None
     bad_rows: Annotated[
         BadRows | None,
-        typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it, go on.", rich_help_panel=PANEL),
+        typer.Option("--bad-rows", help="error: stop at a bad row; skip: list it and continue.", rich_help_panel=PANEL),
     ] = None
     rejects: Annotated[
         Path | None,
@@ -72,7 +72,7 @@ class LogOptions:
         bool | None,
         typer.Option(
             "--row-order/--no-row-order",
-            help="The log has no timestamps; its rows stand in the order of time.",
+            help="The log has no timestamps; its rows are in chronological order.",
             rich_help_panel=PANEL,
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""The command `beamtree`: parse, call, print. A foreseen error ends in one clear message, not in a traceback."""
+"""The command `beamtree`: parse, call, print. Expected errors end in one message, not in a traceback."""
 
 import logging
 import sys
@@ -31,7 +31,7 @@ STOPPED_BY_SIGNAL = 130
 
 app = typer.Typer(
     name="beamtree",
-    help="Learn a deep retriever and its tree index from an interaction log, and recommend by beam search.",
+    help="Train a retriever and its tree index on an interaction log, and recommend by beam search.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,12 +65,12 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens to standard error.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log to standard error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Learn a deep retriever and its tree index from an interaction log, and recommend by beam search."""
+    """Train a retriever and its tree index on an interaction log, and recommend by beam search."""
     del version
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"

@@ -18,7 +18,7 @@ LogArgument = Annotated[
 LogOption = Annotated[str, typer.Option("--log", help="Interaction log: a file, a folder or a glob.")]
 ItemsOption = Annotated[str | None, typer.Option("--items", help="Item table with item_id, category, title, ...")]
 UsersOption = Annotated[
-    str | None, typer.Option("--users", help="User table with user_id, called as in the log, and any other columns.")
+    str | None, typer.Option("--users", help="User table with user_id, named as in the log, and any other columns.")
 ]
 ItemColumnOption = Annotated[
     list[str] | None,
@@ -26,21 +26,19 @@ ItemColumnOption = Annotated[
 ]
 BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam width; default: the model's.")]
 CutoffsOption = Annotated[
-    str | None, typer.Option("--cutoffs", help="Lengths of the lists that are counted, such as 5,10,20; default 20,40.")
+    str | None, typer.Option("--cutoffs", help="List lengths for the metrics, such as 5,10,20; default 20,40.")
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Compute on a Ray cluster: auto, its address, or local. Files have to be on a disk that all nodes share.",
+        help="Run on a Ray cluster: auto, its address, or local. Files have to be on storage shared by all nodes.",
     ),
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes on the cluster; default: as many as it has CPUs for.")
+    int | None, typer.Option("--workers", min=1, help="Worker processes; default: as many as the cluster has CPUs for.")
 ]
-WorkerThreadsOption = Annotated[
-    int | None, typer.Option("--worker-threads", min=1, help="CPUs of each worker; default 1.")
-]
+WorkerThreadsOption = Annotated[int | None, typer.Option("--worker-threads", min=1, help="CPUs per worker; default 1.")]
 
 
 def chosen_cluster(cluster: str | None, *, workers: int | None, worker_threads: int | None) -> Cluster | None:

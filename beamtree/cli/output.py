@@ -1,4 +1,4 @@
-"""Tables into files: Parquet, CSV or NDJSON, written as a whole; folders that are missing are made."""
+"""Tables into files: Parquet, CSV or NDJSON, written atomically; missing folders are created."""
 
 import tempfile
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ def check_place_of(file: Path) -> None:
 
 
 def make_folder_of(file: Path) -> None:
-    """Make the folder that a file is to stand in, where it is missing; InputError where that fails."""
+    """Create the parent folder of a file; InputError if that fails."""
     try:
         file.absolute().parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -52,7 +52,7 @@ def make_folder_of(file: Path) -> None:
 
 
 def write_tables(tables: Iterable[pl.DataFrame], out: Path) -> None:
-    """Write tables of the same columns, one after another, into one file, and say how many rows it has."""
+    """Write tables of the same columns into one file, and print its number of rows."""
     make_folder_of(out)
     rows = 0
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as parts:

@@ -1,4 +1,4 @@
-"""beamtree recommend: for one history at once, or for all users of a log into a file."""
+"""beamtree recommend: for one history, or for all users of a log into a file."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -43,36 +43,37 @@ def recommend(
     *,
     history: Annotated[
         str | None,
-        typer.Option(help="Item ids of one person, oldest first: 50,181,172; a JSON list where ids hold commas."),
+        typer.Option(help="Item ids of one history, oldest first: 50,181,172; a JSON list if ids contain commas."),
     ] = None,
-    log: Annotated[str | None, typer.Option(help="A log: recommend for its users.")] = None,
+    log: Annotated[str | None, typer.Option(help="Recommend for the users of this log.")] = None,
     users: Annotated[str | None, typer.Option(help="Only these users of the log: 7,8,9.")] = None,
     user_table: Annotated[
-        str | None, typer.Option(help="What is known of the users of the log: the table that was fitted with.")
+        str | None, typer.Option(help="User table with the features of the users of the log, as given to the fit.")
     ] = None,
     user_feature: Annotated[
-        list[str] | None, typer.Option(help="What is known of the person: city=Oslo, a column of the user table.")
+        list[str] | None, typer.Option(help="Feature of the user: city=Oslo, a column of the user table.")
     ] = None,
     context: Annotated[
-        list[str] | None, typer.Option(help="In which context: device=phone, a context column of the log.")
+        list[str] | None, typer.Option(help="Feature of the context: device=phone, a context column of the log.")
     ] = None,
     out: OutOption = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 20,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of items.")] = 20,
     beam: BeamOption = None,
-    exclude_seen: Annotated[bool | None, typer.Option(help="Leave out what the history holds.")] = None,
+    exclude_seen: Annotated[bool | None, typer.Option(help="Exclude the items of the history.")] = None,
     allow: Annotated[
         list[str] | None, typer.Option(help="Only items whose column has one of these values: category=Drama,Comedy.")
     ] = None,
-    exclude: Annotated[str | None, typer.Option(help="Item ids that nobody may get: 1,2,3.")] = None,
+    exclude: Annotated[str | None, typer.Option(help="Item ids to exclude: 1,2,3.")] = None,
     fallback: Annotated[
-        Fallback, typer.Option(help="For histories without any known item: popular items, or an error.")
+        Fallback, typer.Option(help="For histories without known items: popular items, or an error.")
     ] = "popularity",
     explain: Annotated[
-        bool, typer.Option("--explain", help="What each part of the score gave, and because of which items.")
+        bool,
+        typer.Option("--explain", help="Show the contribution of each part of the score and of items of the history."),
     ] = False,
     allow_lists: Annotated[
         str | None,
-        typer.Option(help="Table with user_id and allow, a list of the item ids that alone this user may get."),
+        typer.Option(help="Table with user_id and allow, the list of item ids that the user may get."),
     ] = None,
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
@@ -174,7 +175,7 @@ def recommend(
 
 
 def _say_what_was_used(recommender: Recommender, table: pl.DataFrame, *, unknown: list[str], is_cold: bool) -> None:
-    """Which ids of a history were passed over, and where popular items stand in for recommendations."""
+    """Report unknown ids of a history, and popular items in place of recommendations."""
     if table.is_empty():
         outcome = "There is no item that may be recommended here."
     elif is_cold:
@@ -191,14 +192,14 @@ def _say_what_was_used(recommender: Recommender, table: pl.DataFrame, *, unknown
 
 
 def _counting_cold(tables: UserRecommendations, cold: list[object]) -> Iterator[pl.DataFrame]:
-    """The tables; users who got popular items are added to `cold` on the way."""
+    """The tables; users who got popular items are added to `cold` meanwhile."""
     for table in tables:
         cold += table.filter((pl.col("rank") == 1) & pl.col("score").is_null())[USER_ID].to_list()
         yield table
 
 
 def _with_progress(tables: Iterator[pl.DataFrame], *, total: int) -> Iterator[pl.DataFrame]:
-    """The tables, with a bar that counts users, of how many, and tells the time that is left."""
+    """The tables, with a progress bar over users and the remaining time."""
     bar = Progress(
         TextColumn("recommending"),
         BarColumn(),

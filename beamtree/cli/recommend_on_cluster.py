@@ -1,4 +1,4 @@
-"""beamtree recommend --cluster: how far it is, and what was written."""
+"""beamtree recommend --cluster: progress and result."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from beamtree.cluster.recommending import Job, ShardDone, recommend_everybody
 
 
 def recommend_on_cluster(cluster: Cluster, job: Job, out: Path) -> None:
-    """Recommend for everybody, with a bar that counts shards, of how many, and tells the time that is left."""
+    """Recommend for all users, with a progress bar over shards and the remaining time."""
     bar = Progress(
         TextColumn("recommending"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""beamtree reproduce: the paper's experiments by name, on one's own log."""
+"""beamtree reproduce: the paper's experiments by name, on your log."""
 
 import json
 import shlex
@@ -34,25 +34,25 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
 
     @takes_log_options
     def reproduce(
-        name: Annotated[str | None, typer.Argument(help="The experiment; without it all are listed.")] = None,
+        name: Annotated[str | None, typer.Argument(help="The experiment; without it, list all.")] = None,
         *,
         data: Annotated[
             str | None,
             typer.Option("--data", help="Interaction log: a file, folder or glob of CSV, TSV, Parquet or NDJSON."),
         ] = None,
         items: ItemsOption = None,
-        paper: Annotated[bool, typer.Option("--paper", help="Show the paper's figures beside ours.")] = False,
-        systems: Annotated[str | None, typer.Option(help="Only these of its systems, with commas.")] = None,
+        paper: Annotated[bool, typer.Option("--paper", help="Show the published figures beside ours.")] = False,
+        systems: Annotated[str | None, typer.Option(help="Only these of its systems, separated by commas.")] = None,
         instances: Annotated[
             int | None,
-            typer.Option(min=1, help="Trees learn from so many instances in all, instead of as many as fit in time."),
+            typer.Option(min=1, help="Train trees on this number of instances in total, instead of by time."),
         ] = None,
         budget_minutes: Annotated[
             float | None,
-            typer.Option(min=0.05, help="For each fit, at most. [10; trees with a number of instances: no limit]"),
+            typer.Option(min=0.05, help="Time limit of each fit. [10; trees with --instances: no limit]"),
         ] = None,
-        seeds: Annotated[int, typer.Option(min=1, help="Fits of each system; who is held out stays the same.")] = 1,
-        jobs: Annotated[int, typer.Option(min=1, help="Fits at a time. Times are only comparable with 1.")] = 1,
+        seeds: Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")] = 1,
+        jobs: Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")] = 1,
         assignments: Annotated[
             list[str] | None,
             typer.Option("--set", help="One setting for all systems: data.protocol=clean. Repeat as needed."),
@@ -60,7 +60,7 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
         out: Annotated[Path, typer.Option("--out", "-o", help="Folder for results and reports.")] = Path(
             "reproduction"
         ),
-        list_experiments: Annotated[bool, typer.Option("--list", help="Name all experiments and stop.")] = False,
+        list_experiments: Annotated[bool, typer.Option("--list", help="List all experiments and exit.")] = False,
         as_json: Annotated[bool, typer.Option("--json", help="The list, or the results, as JSON.")] = False,
         reading: LogOptions,
     ) -> None:
@@ -117,7 +117,7 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
 
 
 class _Limits:
-    """What a fit may take: trees a number of instances, where one is given, and everything else minutes."""
+    """The budget of a fit: instances for trees, if given, minutes for everything else."""
 
     def __init__(self, instances: int | None, minutes: float | None) -> None:
         self._instances = instances
@@ -148,7 +148,7 @@ def _write(
     with_paper: bool,
     out: Path,
 ) -> str:
-    """The report of what there is by now."""
+    """The report of the results so far."""
     from beamtree.compare.curve import read_curves
     from beamtree.compare.reproduce.experiment import Evidence
     from beamtree.compare.reproduce.write import write_experiment

@@ -1,4 +1,4 @@
-"""beamtree score: the scores of chosen items, for pairs of a user and an item or for one history."""
+"""beamtree score: scores of given items, for pairs of a user and an item or for one history."""
 
 from typing import Annotated
 
@@ -22,15 +22,15 @@ def score(
     model: ModelArgument,
     *,
     pairs: Annotated[
-        str | None, typer.Option(help="Table with user_id and item_id (or as the log names them): score these pairs.")
+        str | None, typer.Option(help="Table of pairs with user_id and item_id (or the names in the log).")
     ] = None,
-    log: Annotated[str | None, typer.Option(help="The log that holds the histories of these users.")] = None,
-    history: Annotated[str | None, typer.Option(help="Item ids of one person, oldest first: 50,181,172.")] = None,
+    log: Annotated[str | None, typer.Option(help="The log with the histories of these users.")] = None,
+    history: Annotated[str | None, typer.Option(help="Item ids of one history, oldest first: 50,181,172.")] = None,
     item: Annotated[str | None, typer.Option(help="Items to score for that history: 7,8,9.")] = None,
     out: OutOption = None,
     reading: LogOptions,
 ) -> None:
-    """Score chosen items: pairs of a user of a log and an item, or items for one history.
+    """Score given items: pairs of a user of a log and an item, or items for one history.
 
     A pair has no score where the model does not know the item, or no item of the history.
     """

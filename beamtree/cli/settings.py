@@ -11,7 +11,7 @@ from beamtree.config import SECTION_TYPES, Config, PresetName
 
 
 def settings(
-    preset: Annotated[PresetName, typer.Option(help="Whose values to show.")] = "default",
+    preset: Annotated[PresetName, typer.Option(help="The preset whose values to show.")] = "default",
 ) -> None:
     """List all settings for TOML files and --set, with their values under a preset."""
     values = Config.preset(preset).model_dump(mode="json")

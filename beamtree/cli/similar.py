@@ -20,12 +20,12 @@ from beamtree.retrieval.tables import similar_items
 def similar(
     model: ModelArgument,
     *,
-    item: Annotated[str, typer.Option("--item", help="Item ids: 50, or 50,181; a JSON list where ids hold commas.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 10,
+    item: Annotated[str, typer.Option("--item", help="Item ids: 50, or 50,181; a JSON list if ids contain commas.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of items.")] = 10,
     by: Annotated[
         Literal["embedding", "memory"] | None,
         typer.Option(
-            help="embedding: cosine of the learned vectors; memory: how often it followed in the log. Default: the "
+            help="embedding: cosine of the learned vectors; memory: how often they followed in the log. Default: the "
             "first that the model has."
         ),
     ] = None,

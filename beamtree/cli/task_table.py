@@ -1,4 +1,4 @@
-"""Fits of a comparison while they run: a table that is redrawn, with the time that is left."""
+"""A live table of running fits, with the remaining time."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def run_shown(tasks: Sequence[Task], out: Path, *, jobs: int) -> list[Progress]:
 
 
 def progress_table(progress: Sequence[Progress], *, jobs: int) -> Table:
-    """How far each fit is."""
+    """The progress of each fit."""
     table = Table(title=_title(progress, jobs=jobs), title_justify="left", title_style="bold")
     for column in ("system", "seed", "stage", "seconds", "F@20", "NDCG@20"):
         table.add_column(column, justify="left" if column in ("system", "stage") else "right")
@@ -50,7 +50,7 @@ def progress_table(progress: Sequence[Progress], *, jobs: int) -> Table:
 
 
 def _title(progress: Sequence[Progress], *, jobs: int) -> str:
-    """How many are done, and how long the others take at most."""
+    """The number of finished fits, and an upper bound on the remaining time."""
     done = [one for one in progress if one.result is not None]
     left = [_seconds_left(one, done) for one in progress if one.result is None]
     known = [seconds for seconds in left if seconds is not None]
@@ -63,7 +63,7 @@ def _title(progress: Sequence[Progress], *, jobs: int) -> str:
 
 
 def _seconds_left(one: Progress, done: Sequence[Progress]) -> float | None:
-    """By its budget; without one by how far it is, or by what the finished ones took. None where nobody can say."""
+    """From its budget; without one from its progress, or from the time of finished fits. None if unknown."""
     if one.task.budget_seconds is not None:
         return max(one.task.budget_seconds - one.seconds, 0.0)
     if one.stage == "fitting" and one.done > 0.0 and one.fitting_since is not None:

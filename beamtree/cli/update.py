@@ -1,4 +1,4 @@
-"""beamtree update: a saved model goes on with new rows of its log, and with another catalogue."""
+"""beamtree update: continue training a saved model on new rows, and change its catalogue."""
 
 import shutil
 from pathlib import Path
@@ -29,7 +29,7 @@ def update(
     model: ModelArgument,
     *,
     log: Annotated[
-        str | None, typer.Option(help="Log with new rows; those that the model has learned from may be in it too.")
+        str | None, typer.Option(help="Log with new rows; rows that the model was trained on are skipped.")
     ] = None,
     items: ItemsOption = None,
     item_column: ItemColumnOption = None,
@@ -37,22 +37,20 @@ def update(
     remove: Annotated[
         str | None,
         typer.Option(
-            help="Item ids that are never recommended again: 50,181; a JSON list where ids hold commas. --items brings "
+            help="Item ids never to recommend again: 50,181; a JSON list if ids contain commas. --items brings "
             "them back."
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to save to; by default the model is replaced where it is.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to save to; default: replace the model in place.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Save what was learned from --log even if it does worse than the model.")
+        bool, typer.Option("--force", help="Save the update even if it is less accurate than the model.")
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint of an interrupted update, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint of an interrupted update, if there is one.")
     ] = False,
     reading: LogOptions,
 ) -> None:
-    """Go on with new rows of the log; add the items of a table or remove items, which takes no training.
+    """Continue training on new rows of the log; add or remove items without training.
 
     With --log the model learns on, in a fraction of the time of a fit, and replaces the one in use only if it does not
     do worse on the newest interactions. Without it new items are placed by what is known of them. The folder changes as
@@ -115,7 +113,7 @@ def _learn_on(
     resume: bool,
     reading: LogOptions,
 ) -> None:
-    """Update with new rows, and save what comes of it to the target."""
+    """Update with new rows and save the result to the target."""
     retriever = DeepTreeRetriever.load(model)
     if remove is not None:
         leaving, unknown = find_items(retriever.recommender, remove, option="--remove")

@@ -1,4 +1,4 @@
-"""What a request costs, in words and as a figure: latency against beam width."""
+"""The section on latency: text, table and plot by beam width."""
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -10,7 +10,7 @@ from beamtree.diagnostics.svg import FAINT, INK, SERIES, figure_style, panels, t
 
 TICK_RATIO = 1.8
 NOTICEABLE = 1.2
-"""How many times as long a search has to take before the report calls it slower."""
+"""The ratio of search times from which on the report calls one slower."""
 
 
 def latency_section(diagnostics: Diagnostics) -> Section:
@@ -27,14 +27,13 @@ def latency_section(diagnostics: Diagnostics) -> Section:
         f"A beam of {narrow.width} takes {milliseconds(narrow.median)} and scores {narrow.scored_nodes:,.0f} nodes, "
         f"one of {wide.width:,} {milliseconds(wide.median)} and {wide.scored_nodes:,.0f} nodes."
         if wide.median > NOTICEABLE * narrow.median
-        else "No width makes a difference that anybody would notice."
+        else "The beam width makes no noticeable difference."
     )
     return Section(
         key="latency",
         title="Latency against beam width",
-        meaning="How long one request takes on this machine, without HTTP; the beam width is the lever between speed "
-        "and thoroughness.",
-        reading=f"At the model's own beam of {own.width} a search takes {milliseconds(own.median)} (95 % of the "
+        meaning="The time of one request on this machine, without HTTP; the beam width trades speed for recall.",
+        reading=f"At the model's beam of {own.width} a search takes {milliseconds(own.median)} (95 % of the "
         f"requests: at most {milliseconds(own.high)}), {beside_scan} ({milliseconds(latency.scan)}). {range_of_widths}",
         plot=plot_latency(latency),
         shown=(
@@ -56,10 +55,10 @@ def latency_section(diagnostics: Diagnostics) -> Section:
         ),
         tables=(),
         definition=f"{latency.requests:,} held-out users, one request at a time after a warm-up, k = 20, by the engine "
-        "of `beamtree serve`. Nodes scored: on average and at most. Times are this machine's, and the only numbers "
-        "of this page that another run does not repeat.",
-        remedy="Too slow: narrow the beam (--beam, retrieval.beam_width) as far as the next section says that nothing "
-        "is lost, or leave out the part of the score that costs most.",
+        "of `beamtree serve`. Nodes scored: on average and at most. Times depend on this machine and are the only "
+        "numbers on this page that are not deterministic.",
+        remedy="Too slow: narrow the beam (--beam, retrieval.beam_width) as far as the next section shows no "
+        "loss, or leave out the most expensive part of the score.",
     )
 
 

@@ -1,4 +1,4 @@
-"""How the model was learned and what that rests on: rounds and rectified labels, in words."""
+"""Sections on training: rounds and rectified labels."""
 
 from beamtree.diagnostics.headlines import percent
 from beamtree.diagnostics.plots import plot_labels, plot_training
@@ -7,7 +7,7 @@ from beamtree.diagnostics.section import Section, Table, cell, optional_cell, sh
 
 
 def training_section(diagnostics: Diagnostics) -> Section | None:
-    """What the model folder remembers of the fit; None where nothing was trained in rounds."""
+    """Validation and moved items by round, from the model folder; None if nothing was trained in rounds."""
     training = diagnostics.training
     if not training.rounds:
         return None
@@ -25,9 +25,9 @@ def training_section(diagnostics: Diagnostics) -> Section | None:
         reading += " The tree was never relearned, so no item moved."
     return Section(
         key="training",
-        title="Rounds: validation, and items that moved",
-        meaning="Model and tree are learned in turn: validation should rise and then settle, moves should become "
-        "fewer, and each new placement should score higher than the old one.",
+        title="Rounds: validation and moved items",
+        meaning="Model and tree are trained alternately: validation should rise and then converge, fewer items "
+        "should move from round to round, and each new placement should score higher than the old one.",
         reading=reading,
         plot=plot_training(training),
         tables=(
@@ -46,17 +46,17 @@ def training_section(diagnostics: Diagnostics) -> Section | None:
                 ),
             ),
         ),
-        definition="As recorded while the model was fitted, on the validation users that each validation asks. Score: "
-        "log-likelihood of the training targets' places in the first stage of the assignment, where all items choose "
-        "among the same nodes; it compares before and after within one round.",
-        remedy="Validation falls while training goes on: fewer epochs, more weight decay. It still rises at the end: "
-        "more epochs. Nearly all items move every round: the model has not settled before the tree changes; give each "
-        "round more epochs.",
+        definition="As recorded during the fit, on the validation users. Score: "
+        "log-likelihood of the training targets' places in the first stage of the assignment, where all items have "
+        "the same candidate nodes; compare it before and after within one round.",
+        remedy="Validation falls during training: fewer epochs, more weight decay. It still rises at the end: "
+        "more epochs. Nearly all items move every round: the model has not converged before the tree changes; give "
+        "each round more epochs.",
     )
 
 
 def labels_section(diagnostics: Diagnostics) -> Section | None:
-    """How many rectified labels change under wrong probabilities; None for a score without attention."""
+    """Rectified labels that change under perturbed probabilities; None for a score without attention."""
     if diagnostics.labels is None:
         return None
     labels = diagnostics.labels
@@ -65,16 +65,16 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
     who = (
         "the encoder with this model's settings"
         if labels.estimator == "encoder"
-        else "item popularity, as no trained encoder is kept"
+        else "item popularity, as there is no trained encoder"
     )
     return Section(
         key="labels",
-        title="Rectified labels under wrong probabilities",
-        meaning="Rectified labels rest on estimated probabilities; this is how many labels would change if these were "
-        "a little wrong. It matters to training with dtr-t-rl only.",
+        title="Rectified labels under perturbed probabilities",
+        meaning="Rectified labels depend on estimated probabilities; this is how many labels would change under small "
+        "errors. It matters to training with dtr-t-rl only.",
         reading=f"Probabilities by {who}. Errors up to {told.threshold:.0e} change {percent(told.changed)} of the "
         f"labels. A typical probability is 1 / items = {labels.mean_probability:.1e}, and the targets' median is "
-        f"{labels.median_target_probability:.1e}: errors beyond that replace the estimate rather than disturb it.",
+        f"{labels.median_target_probability:.1e}: larger errors replace the estimate rather than perturb it.",
         plot=plot_labels(labels),
         tables=(
             Table(
@@ -96,11 +96,11 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
                 ),
             ),
         ),
-        definition=f"{labels.targets:,} held-out targets. Every probability is shifted by noise "
-        "from N(0, 1) clipped to ± the threshold, negative ones become 0, and each row is normalised anew, as in the "
+        definition=f"{labels.targets:,} held-out targets. Every probability is perturbed by noise "
+        "from N(0, 1) clipped to ± the threshold, negative ones become 0, and each row is renormalised, as in the "
         "paper's appendix (which perturbs interaction counts instead of an estimator). A label is one target on one "
         "level, the leaves included.",
-        remedy="Many labels flip at errors that your estimator may well have: train a better one (estimator.width, "
-        "estimator.epochs), or use dtr-t without rectified labels. Run again with --estimator encoder to ask the "
-        "encoder itself.",
+        remedy="Many labels flip at plausible errors: train a better estimator (estimator.width, "
+        "estimator.epochs), or use dtr-t without rectified labels. Run again with --estimator encoder to use "
+        "the encoder's probabilities.",
     )

@@ -1,4 +1,4 @@
-"""The few numbers to look at first, for the top of the page and for the terminal."""
+"""The key figures, for the top of the page and for the terminal."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ class Headline:
 
 
 def headlines(diagnostics: Diagnostics) -> list[Headline]:
-    """What an operator asks first: is it good, is it better than something simple, what is shown, how long it takes."""
+    """The key figures: accuracy, lead over the best baseline, coverage, popularity bias, latency."""
     accuracy, exposure, latency = diagnostics.accuracy, diagnostics.exposure, diagnostics.latency
     f, best = accuracy.model.metrics["f"], accuracy.best_baseline
     lines = [Headline("F@20", f"{f.mean:.4f}", f"95 % interval {f.low:.4f} to {f.high:.4f}")]
@@ -36,14 +36,14 @@ def headlines(diagnostics: Diagnostics) -> list[Headline]:
         *lines,
         Headline("hit rate@20", f"{accuracy.model.metrics['hit_rate'].mean:.0%}", "of the users get a hit"),
         Headline(
-            "catalogue shown",
+            "catalogue coverage",
             f"{exposure.model.coverage:.1%}",
-            f"{exposure.model.shown_items:,} of {exposure.items:,} items in {exposure.places:,} places",
+            f"{exposure.model.shown_items:,} of {exposure.items:,} items in {exposure.places:,} recommendations",
         ),
         Headline(
             "popular tenth",
             f"{exposure.model.head_share:.0%}",
-            f"of the places; {exposure.label_head_share:.0%} of what people chose",
+            f"of the recommendations; {exposure.label_head_share:.0%} of the users' choices",
         ),
         Headline(
             f"search at beam {latency.own.width}",
@@ -88,7 +88,7 @@ def worst_heap_level(diagnostics: Diagnostics) -> tuple[int, Average] | None:
 
 
 def unsigned_zero(value: float, *, digits: int = 2) -> str:
-    """A number with so many digits; an estimate that rounds to -0 is 0."""
+    """A number with the given digits; an estimate that rounds to -0 is 0."""
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 

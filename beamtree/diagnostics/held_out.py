@@ -65,7 +65,7 @@ def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int
     DataError where nobody is held out.
     """
     if count < 1:
-        raise InputError(f"--users takes a number of at least 1, got {count}.")
+        raise InputError(f"--max-users takes a number of at least 1, got {count}.")
     chosen: Group = group or ("test" if len(split.test) or not len(split.validation) else "validation")
     users = split.validation if chosen == "validation" else split.test
     if len(users) == 0:

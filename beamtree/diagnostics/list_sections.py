@@ -1,4 +1,4 @@
-"""What people get, in words: accuracy beside baselines, example lists, coverage and popularity."""
+"""Sections on the recommendations: accuracy beside baselines, example lists, coverage and popularity."""
 
 from beamtree.diagnostics.accuracy import Accuracy, Bounded
 from beamtree.diagnostics.example_lists import ExampleList
@@ -17,18 +17,17 @@ def accuracy_section(diagnostics: Diagnostics) -> Section:
     return Section(
         key="accuracy",
         title="Accuracy beside simple baselines",
-        meaning=f"What {accuracy.users:,} {subject.group} users went on to, counted in the 20 items that each system "
-        "recommends them.",
+        meaning=f"Hits among the top 20 recommendations of each system, for {accuracy.users:,} {subject.group} users.",
         reading=reading + missing,
         plot=plot_accuracy(accuracy),
         shown=(_accuracy_table(accuracy),),
         tables=(),
-        definition=f"{subject.protocol[:1].upper()}{subject.protocol[1:]}. Brackets hold the 95 % interval of a "
-        "bootstrap over users. F is the harmonic mean of precision and recall of each user; hit rate is the share of "
-        "users with at least one hit. The lead is the model's F@20 minus the baseline's, user by user: where its "
-        "interval holds zero, the users asked do not tell the two apart. More users (--users) make it narrower.",
-        remedy="Behind a baseline: train longer, or add the part that does the baseline's work (memory counts what "
-        "item-to-item counts). Level with it: the interval may just be wide, so ask more users with --users.",
+        definition=f"{subject.protocol[:1].upper()}{subject.protocol[1:]}. Brackets are 95 % "
+        "bootstrap intervals over users. F is the harmonic mean of precision and recall of each user; hit rate is "
+        "the share of users with at least one hit. The lead is the paired difference of F@20: if its "
+        "interval includes zero, the difference is not significant. More users (--max-users) make it narrower.",
+        remedy="Behind a baseline: train longer, or add the part with the baseline's signal (memory has the "
+        "item-to-item counts). Level with it: the interval may be wide, so use more users (--max-users).",
     )
 
 
@@ -57,17 +56,17 @@ def examples_section(diagnostics: Diagnostics) -> Section:
     return Section(
         key="examples",
         title="Example lists",
-        meaning="What a few of these users did last, and what the model recommends next. Read them as a customer "
-        "would: nothing in the numbers tells you whether a list looks sensible.",
-        reading=f"{HIT} marks what the user went on to: {hits} of the {places} places shown here.",
+        meaning="The latest items of a few users, and their recommendations. Read them as a customer "
+        "would: metrics do not tell you whether a list looks sensible.",
+        reading=f"{HIT} marks hits: {hits} of the {places} recommendations shown here.",
         plot="",
         shown=tuple(_example_table(example) for example in examples),
         tables=(),
-        definition=f"{len(examples)} users, evenly spread over those who were asked, whatever they got; the first "
+        definition=f"{len(examples)} users, evenly spread over the sample, not selected by result; the first "
         f"{max((len(example.recommended) for example in examples), default=0)} recommendations of each. Because of: "
-        "the item of the history that adds most to the score.",
-        remedy="Titles that are numbers: the model was fitted without an item table (--items). Everybody gets the "
-        "same: look at coverage below.",
+        "the item of the history that contributes most to the score.",
+        remedy="Titles that are numbers: the model was fitted without an item table (--items). The same list for all "
+        "users: see coverage below.",
     )
 
 
@@ -91,21 +90,22 @@ def exposure_section(diagnostics: Diagnostics) -> Section:
     exposure = diagnostics.exposure
     model = exposure.model
     lean = model.head_share - exposure.label_head_share
-    towards = "neither way" if abs(lean) < 0.02 else "towards popular items" if lean > 0.0 else "away from them"
-    shown = f"The lists show {model.shown_items:,} different items, {model.coverage:.1%} of the catalogue"
+    bias = "no" if abs(lean) < 0.02 else "a positive" if lean > 0.0 else "a negative"
+    shown = f"The lists contain {model.shown_items:,} distinct items, {model.coverage:.1%} of the catalogue"
     if exposure.places < exposure.items:
-        shown += f" and {model.shown_items / exposure.places:.1%} of what {exposure.places:,} places could show"
+        shown_share = model.shown_items / exposure.places
+        shown += f" and {shown_share:.1%} of the maximum for {exposure.places:,} recommendations"
     return Section(
         key="exposure",
         title="Coverage and popularity",
-        meaning="How much of the catalogue the lists show, and whether they lean towards what is popular anyway more "
-        "than people do themselves.",
-        reading=f"{shown}. The most popular tenth of the items takes {model.head_share:.0%} of the places and "
-        f"{exposure.label_head_share:.0%} of what people chose: the model leans {towards}.",
+        meaning="The share of the catalogue that is recommended, and the popularity bias relative to the users' own "
+        "choices.",
+        reading=f"{shown}. The most popular tenth of the items has {model.head_share:.0%} of the recommendations and "
+        f"{exposure.label_head_share:.0%} of the users' choices: the model has {bias} popularity bias.",
         plot=plot_exposure(exposure),
         shown=(
             Table(
-                ("", "items shown", "of the catalogue", "distinct lists", "popular tenth", "median popularity"),
+                ("", "distinct items", "coverage", "distinct lists", "popular tenth", "median popularity"),
                 (
                     *(
                         (
@@ -119,7 +119,7 @@ def exposure_section(diagnostics: Diagnostics) -> Section:
                         for system in exposure.systems
                     ),
                     (
-                        "what people chose",
+                        "users' choices",
                         "",
                         "",
                         "",
@@ -130,11 +130,11 @@ def exposure_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         tables=(),
-        definition="Popular tenth: the share of places that go to the tenth of the items with most training "
-        "interactions. Median popularity: training interactions of the median place. Distinct lists: different lists "
-        "over users, the order within a list ignored. Coverage grows with the number of users asked (--users).",
-        remedy="Leans far towards popular items: lower what counted popularity weighs (memory.popularity), or look "
-        "at whether a part of the score adds nothing but popularity.",
+        definition="Popular tenth: the share of recommendations from the tenth of the items with most training "
+        "interactions. Median popularity: training interactions of the median recommendation. Distinct lists: lists "
+        "that differ between users, whatever their order. Coverage grows with the number of users (--max-users).",
+        remedy="A strong popularity bias: lower the weight of popularity (memory.popularity), or check "
+        "whether a part of the score adds nothing but popularity.",
     )
 
 

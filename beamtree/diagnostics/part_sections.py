@@ -1,4 +1,4 @@
-"""What each part of the score contributes, in words."""
+"""The section on the contribution of each part of the score."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ def parts_section(diagnostics: Diagnostics) -> Section | None:
         return None
     return Section(
         key="parts",
-        title="What each part contributes",
-        meaning="The score is a sum of parts. Leaving out one shows what it gives beside the others, a part alone what "
-        "it knows by itself, and the levels show which part leads the search.",
+        title="Contribution of each part",
+        meaning="The score is a sum of parts. Metrics without a part show its contribution to the sum, metrics of a "
+        "part alone its own accuracy, and the levels show which part guides the search.",
         reading="\n".join(
             " ".join(sentences)
             for read in (_read_parts, _read_groups, _read_levels)
@@ -27,19 +27,19 @@ def parts_section(diagnostics: Diagnostics) -> Section | None:
         plot=plot_gains(contributions) + plot_guidance(contributions),
         tables=(_metrics_table(contributions), _levels_table(contributions)),
         definition=f"{contributions.users:,} users, {diagnostics.subject.protocol}, all scores searched with a beam of "
-        f"{diagnostics.subject.beam_width}, as in service. A part that scores the last levels only cannot lead a beam "
+        f"{diagnostics.subject.beam_width}, as served. A part that scores the last levels only cannot guide a beam "
         "alone. Lost without: the whole score's metric minus that of the score without the part, in brackets the 95 % "
         "interval of a paired bootstrap over users. Short histories have at most "
         f"{contributions.median_history:,.0f} items, the median. Popular labels are those among the "
         f"{contributions.popular_items:,} items that make up half of the training interactions, rare ones all others; "
         "each of the two counts these labels only, for the users who have any. Spread: the standard deviation of a "
-        "part's scores over the nodes that the beam of the whole score looks at, as a share of the sum over parts. "
+        "part's scores over the nodes that the beam of the whole score visits, as a share of the sum over parts. "
         "Kept: the share of the whole score's exact top 20 whose ancestor is kept on the level by the beam of the "
         "whole score, or of the score without the part; on the leaves, whose item is returned "
         f"({contributions.guided_users:,} users).",
-        remedy="A part that changes nothing costs time for nothing: fit without it (--set model.parts=...) and "
-        "compare. A part that gains for some users and loses for others has a weight that suits the average: "
-        "estimator.weight and the weights of memory set it by hand. A level that keeps less without a part is led by "
+        remedy="A part without effect only costs time: fit without it (--set model.parts=...) and "
+        "compare. A part that helps some users and hurts others has a weight for the average: "
+        "set it with estimator.weight and the weights of memory. A level that keeps less without a part is guided by "
         "it: a wider beam (retrieval.beam_width) makes the search depend on it less.",
     )
 
@@ -54,12 +54,12 @@ def _read_parts(contributions: Contributions) -> Iterator[str]:
     alone = ", ".join(f"{part.part} alone {part.alone.f.mean:.4f}" for part in everybody.parts)
     yield f"F@20 is {everybody.whole.f.mean:.4f} with all parts, {alone}."
     if everybody.users < MIN_USERS:
-        yield f"{everybody.users} users are too few to tell what a part adds."
+        yield f"{everybody.users} users are too few to measure the contribution of a part."
         return
     for part in everybody.parts:
         if is_idle(part):
             yield (
-                f"Leaving out {part.part} changes nothing that {everybody.users:,} users can show "
+                f"Leaving out {part.part} has no significant effect on {everybody.users:,} users "
                 f"({_interval(part.f_gain)} in F@20)."
             )
         else:
@@ -87,7 +87,7 @@ def _read_groups(contributions: Contributions) -> Iterator[str]:
         if helped:
             most = max(helped, key=lambda group: _relative_gain(group, number))
             yield (
-                f"{part.capitalize()} gives most on {most.group}: {_relative_gain(most, number):.0%} of their F@20 "
+                f"{part.capitalize()} helps most on {most.group}: {_relative_gain(most, number):.0%} of their F@20 "
                 "is lost without it."
             )
         for group in harmed:
@@ -113,7 +113,7 @@ def _read_levels(contributions: Contributions) -> Iterator[str]:
         if above is not None and below is not None
     ]
     if told and len(levels) > 1:
-        yield f"Of the spread of scores that the beam sees, {', '.join(told)}."
+        yield f"Share of the spread of scores over the beam: {', '.join(told)}."
     if len(levels) < 2:
         return
     inner = levels[-2]

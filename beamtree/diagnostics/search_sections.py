@@ -18,8 +18,9 @@ def loss_section(diagnostics: Diagnostics) -> Section | None:
         title="Loss, level by level",
         meaning="How well each level of the tree predicts where the next item is: a level at the height of the grey "
         "bar guesses, and beam search cannot be better than the levels it passes through.",
-        reading=f"The leaves stand at {levels[-1].loss.mean:.2f} nats where guessing costs {levels[-1].chance:.2f}. "
-        f"Level {levels[weakest].level} has gained least: {gained[weakest]:.0%} below guessing.",
+        reading=f"The loss on the leaves is {levels[-1].loss.mean:.2f} nats; a uniform guess has "
+        f"{levels[-1].chance:.2f}. Level {levels[weakest].level} has the smallest gain: {gained[weakest]:.0%} below "
+        "guessing.",
         plot=plot_loss(diagnostics),
         tables=(
             Table(
@@ -52,8 +53,8 @@ def beams_section(diagnostics: Diagnostics) -> Section:
     return Section(
         key="beams",
         title="Beam search against an exact scan",
-        meaning="What the search loses by not scoring every item: the overlap says how often it finds the model's own "
-        "top 20, the lost F@20 whether people would notice.",
+        meaning="The loss from not scoring every item: the overlap is the recall of the exact "
+        "top 20, the lost F@20 the effect on accuracy.",
         reading=f"At a beam of {own.width} the search finds {percent(own.overlap)} of the exact top 20 and F@20 is "
         f"{own.f.mean:.4f} against {beams.scan_f.mean:.4f} by the scan. {advice} the lost F@20 is within its standard "
         "error or 1 % of the scan's.",
@@ -74,10 +75,10 @@ def beams_section(diagnostics: Diagnostics) -> Section:
             ),
         ),
         definition=f"{beams.users:,} users, k = 20, {diagnostics.subject.protocol}. Lost F@20 = that of the exact "
-        "scan minus that of the beam; below 0 the beam is the better one. A beam grows by the items that a request "
-        "excludes, at most to twice its width, here as in service. Nodes scored: on average and at most; the scan "
-        f"scores {beams.num_leaves:,}. The grey line is the model's own width.",
-        remedy="Low overlap but nothing lost: leave it, the tree leaves out what the leaves overrate. F@20 lost: "
+        "scan minus that of the beam; below 0 the beam is better. A beam grows by the number of excluded "
+        "items, at most to twice its width, as when serving. Nodes scored: on average and at most; the scan "
+        f"scores {beams.num_leaves:,}. The grey line is the model's beam width.",
+        remedy="Low overlap but no loss: leave it, beam search misses items that the score overrates. F@20 lost: "
         "widen the beam (retrieval.beam_width, --beam), and look at the max-heap section for the level that drops the "
         "right nodes.",
     )
@@ -90,10 +91,10 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
     worst = worst_heap_level(diagnostics)
     levels = diagnostics.levels[:-1]
     lost = [(level.level, level.lost_paths.mean) for level in levels if level.lost_paths is not None]
-    reading = "The tree has a single level: nothing can contradict."
+    reading = "The tree has a single level: there can be no violations."
     if worst is not None:
         reading = (
-            f"Most contradictions on the way to the top 20, where the beam has to choose: level {worst[0]}, "
+            f"Most violations on the paths to the top 20, where the beam has to choose: level {worst[0]}, "
             f"{percent(worst[1])} of sibling pairs."
         )
     if lost:
@@ -107,8 +108,8 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
     return Section(
         key="heap",
         title="Max-heap violations",
-        meaning="Beam search trusts that a node ranks as high as the best item below it; this is how often the model "
-        "breaks that promise.",
+        meaning="Beam search assumes that a node ranks as high as the best item below it; this is how often the model "
+        "violates that assumption.",
         reading=reading,
         plot=plot_heap(diagnostics),
         tables=(
@@ -118,7 +119,7 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
                     "nodes",
                     "against best child",
                     "against best leaf",
-                    "on the way to the top 20",
+                    "on the paths to the top 20",
                     "outside the beam",
                 ),
                 tuple(
@@ -134,17 +135,18 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
                 ),
             ),
         ),
-        definition="Scores of different levels are not comparable, since each level is a softmax of its own; orders "
-        "are. A pair of siblings is a violation where their own scores order them one way and the best score below "
-        "them the other way: the best among their children, or among all leaves below. 50 % is what a coin gives. On "
-        "the way to the top 20: only siblings whose parent is an ancestor of one of the 20 best leaves of an exact "
+        definition="Each level has a separate softmax, so only the order of scores is comparable between levels. A "
+        "pair of siblings is a violation if their scores are ordered one way and the best scores below them the other "
+        "way: the best among their children, or among all leaves below. Chance level is 50 %. On "
+        "the paths to the top 20: only siblings whose parent is an ancestor of one of the 20 best leaves of an exact "
         "scan. Outside the beam: the share of these leaves whose ancestor is not among the best nodes of its level, "
-        "as many as the beam is wide. The leaves have nothing below them. Scores are those of what is learned "
-        f"({' and '.join(diagnostics.subject.learned)}): memory is a max-heap by itself." + estimated(diagnostics),
-        remedy="A wider beam forgives contradictions; widen it until almost none of the top 20 falls out."
+        "up to the beam width. Scores are those of the trained parts "
+        f"({' and '.join(diagnostics.subject.learned)}): memory is a max-heap by construction."
+        + estimated(diagnostics),
+        remedy="A wider beam tolerates violations; widen it until almost none of the top 20 is lost."
         + (
-            " Rectified labels (--method dtr-t-rl) train for this very property, and more rounds (--rounds 3) put "
-            "items under the parents that their users prefer: whether that pays, validation has to say."
+            " Rectified labels (--method dtr-t-rl) train for this property, and more rounds (--rounds 3) move "
+            "items to the parents that their users prefer: check the validation metrics."
             if diagnostics.labels is not None
             else ""
         ),
@@ -165,9 +167,9 @@ def sampling_section(diagnostics: Diagnostics) -> Section | None:
         )
     return Section(
         key="sampling",
-        title="How close negatives are to the softmax",
-        meaning="Training compares the right node with a few sampled ones: the further the sampler is from what the "
-        "model itself expects (KL, 0 is perfect), the more its gradient differs from that of the full softmax.",
+        title="Divergence of the negative sampler from the softmax",
+        meaning="Training uses sampled negatives: the further the sampler is from the model's "
+        "softmax (KL, 0 is perfect), the more its gradient differs from that of the full softmax.",
         reading=reading,
         plot=plot_sampling(diagnostics),
         tables=(
@@ -187,7 +189,7 @@ def sampling_section(diagnostics: Diagnostics) -> Section | None:
                         cell(level.uniform),
                         cell(level.from_root),
                         cell(level.from_level),
-                        "whole" if level.taken_whole else "sampled",
+                        "full" if level.taken_whole else "sampled",
                     )
                     for level in diagnostics.levels
                 ),
@@ -196,7 +198,7 @@ def sampling_section(diagnostics: Diagnostics) -> Section | None:
         definition="KL(Q||P) in nats, averaged over histories. P: softmax of the model's scores over the level's "
         "nodes. Q: uniform over them, or top-down, the product along a node's path of the softmaxes over siblings. "
         f"Training starts top-down paths from the exact softmax of level {diagnostics.sampling_start}; levels of at "
-        f"most {subject.negatives + 1} nodes are taken whole and cost nothing." + estimated(diagnostics),
+        f"most {subject.negatives + 1} nodes are scored in full, without sampling." + estimated(diagnostics),
         remedy="Uniform far above top-down: --method dtr-t, or more negatives. Top-down large too, and growing with "
-        "depth: parents do not sum up their children yet; train longer or relearn the tree (--rounds 3).",
+        "depth: parents do not yet summarise their children; train longer or relearn the tree (--rounds 3).",
     )

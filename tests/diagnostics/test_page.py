@@ -167,7 +167,7 @@ def test_headlines_are_few_and_named(diagnostics: Diagnostics) -> None:
     assert lines[0].name == "F@20"
     assert len(lines) == 6
     said = " ".join(f"{line.name} {line.value} {line.remark}" for line in lines)
-    assert all(word in said for word in ("baseline", "hit rate", "catalogue shown", "popular tenth", "ms"))
+    assert all(word in said for word in ("baseline", "hit rate", "catalogue coverage", "popular tenth", "ms"))
     assert not any(word in said for word in ("nats", "KL", "heap", "loss"))
 
 

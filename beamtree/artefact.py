@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,6 +27,7 @@ from beamtree.model.trend import Trend
 from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.storage import Content, check_files, read_arrays, read_file, read_manifest, write_arrays, write_bundle
 from beamtree.tree.item_tree import NO_ITEMS, ItemTree
+from beamtree.types import AnyArray
 
 KIND = "beamtree model"
 MODEL_CARD = "README.md"
@@ -57,9 +57,9 @@ class Artefact:
     """
 
     config: Config
-    weights: Mapping[str, npt.NDArray[Any]]
+    weights: Mapping[str, AnyArray]
     tree: ItemTree
-    popularity: npt.NDArray[Any]
+    popularity: AnyArray
     item_table: pl.DataFrame
     data_fingerprint: str
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Artefact:
         fitted = self.training.get(FITTED_ITEMS)
         return self.item_table.head(fitted) if type(fitted) is int else self.item_table
 
-    def part(self, name: str) -> dict[str, npt.NDArray[Any]]:
+    def part(self, name: str) -> dict[str, AnyArray]:
         """The arrays of one part of the score by their names in it; empty where the model has no such part."""
         prefix = f"{name}/"
         return {key.removeprefix(prefix): array for key, array in self.weights.items() if key.startswith(prefix)}
@@ -111,7 +111,7 @@ def save_artefact(directory: Path, artefact: Artefact) -> None:
         "metrics": {name: dict(values) for name, values in artefact.metrics.items()},
         "training": dict(artefact.training),
     }
-    index: dict[str, npt.NDArray[Any]] = {
+    index: dict[str, AnyArray] = {
         "item_at_leaf": artefact.tree.placement,
         "removed": artefact.tree.removed,
         "popularity": artefact.popularity,
@@ -231,7 +231,7 @@ class _Stated(BaseModel):
             raise InputError(f"The manifest cannot be used ({'; '.join(faults)}).") from error
 
 
-def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _weights(directory: Path, manifest: Mapping[str, Any]) -> dict[str, AnyArray]:
     weights = read_arrays(directory, manifest, "weights.safetensors")
     for name, array in weights.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -22,12 +22,12 @@ from safetensors.numpy import save_file
 
 from beamtree.errors import ArtefactError
 from beamtree.machine import available_memory
+from beamtree.types import AnyArray
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 2**23
 _FILE_NAME = re.compile(r"\w[\w.-]{0,254}", re.ASCII)
 
-AnyArray = npt.NDArray[Any]
 Content = npt.NDArray[np.uint8]
 """Bytes of a file, (n,)."""
 Writer = Callable[[Path], object]

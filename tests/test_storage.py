@@ -17,7 +17,6 @@ from beamtree.errors import ArtefactError
 from beamtree.storage import (
     MANIFEST,
     MAX_MANIFEST_BYTES,
-    AnyArray,
     Writer,
     check_files,
     file_sha256,
@@ -28,6 +27,7 @@ from beamtree.storage import (
     write_arrays,
     write_bundle,
 )
+from beamtree.types import AnyArray
 
 
 def text(content: str) -> Writer:

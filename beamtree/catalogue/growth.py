@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from beamtree.artefact import Artefact
-from beamtree.tree.item_tree import VACANT, ItemTree
-from beamtree.types import AnyArray, Int64Array
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, AnyArray, Int64Array
 
 NODE_TABLES = ("attention/node_table", "tower/node_table")
 """Arrays of a model with a row for each node of its tree."""
@@ -55,7 +55,7 @@ def grow(tree: ItemTree) -> Growth:
         first, _ = tree.leaf_ranges(parents, tree.height - 1)
         leaves, num_leaves = parents * branching + old_leaves - first, full
         kept_rows = int(tree.level_offsets[tree.height])
-    placement = np.full(num_leaves, VACANT, dtype=np.int32)
+    placement = np.full(num_leaves, NOTHING, dtype=np.int32)
     placement[leaves] = tree.placement
     grown = ItemTree(branching, placement, removed=tree.removed)
     return Growth(tree, grown, kept_rows=kept_rows, leaves=leaves, adds_level=grown.height > tree.height)

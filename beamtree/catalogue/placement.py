@@ -11,8 +11,8 @@ from bisect import bisect_left
 import numpy as np
 
 from beamtree.retrieval.beam import first_searched_level
-from beamtree.tree.item_tree import VACANT, ItemTree
-from beamtree.types import AnyArray, BoolArray, Float32Array, Int64Array
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, AnyArray, BoolArray, Float32Array, Int64Array
 
 BEAM_WIDTH = 8
 ITEMS_AT_A_TIME = 512
@@ -33,7 +33,7 @@ def most_similar_leaves(tree: ItemTree, node_table: AnyArray, vectors: Float32Ar
 
 def nearest_vacant_leaves(tree: ItemTree, wanted: Int64Array) -> Int64Array:
     """A vacant leaf of its own for each wanted leaf (n,), in their order; there are enough of them."""
-    vacant = np.flatnonzero(tree.placement == VACANT).tolist()
+    vacant = np.flatnonzero(tree.placement == NOTHING).tolist()
     on_the_right = list(range(len(vacant) + 1))  # the next free place from here on, path-compressed
     on_the_left = list(range(len(vacant) + 1))  # one more than the next free place before here
     levels = np.arange(tree.height, dtype=np.int64)
@@ -80,7 +80,7 @@ def _descend(
         first, end = tree.child_ranges(np.maximum(nodes, 0), level)
         children = first[..., None] + np.arange(tree.branching)
         is_child = (children < end[..., None]) & np.isfinite(cosines)[..., None]
-        nodes = np.where(is_child, children, VACANT).reshape(len(vectors), -1)
+        nodes = np.where(is_child, children, NOTHING).reshape(len(vectors), -1)
         level += 1
 
 

@@ -1,10 +1,10 @@
 """Vectors for items from who interacted with what: what is known of them before any model exists."""
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.sequences import Sequences, flatten_spans
 from beamtree.data.split import Spans
+from beamtree.types import Float32Array
 
 ROUNDING = 1e-6
 """What is smaller than the largest by this factor cannot be told from zero in single precision."""
@@ -12,7 +12,7 @@ ROUNDING = 1e-6
 
 def cooccurrence_vectors(
     sequences: Sequences, spans: Spans, *, num_items: int, size: int, generator: np.random.Generator
-) -> npt.NDArray[np.float32]:
+) -> Float32Array:
     """Unit vectors (items, size) from a truncated SVD of the user-item matrix of the training spans.
 
     Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final, Literal, Self
+from typing import Final, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.data.columns import CATEGORY, ITEM_ID, TIMESTAMP, TITLE, USER_ID, WEIGHT
@@ -20,9 +19,10 @@ from beamtree.data.sequences import Sequences
 from beamtree.data.users import rows_of_users
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, SettingsError
+from beamtree.types import AnyArray, Float64Array, Int32Array, Int64Array
 
 Catalogue = Literal["log", "items"]
-Times = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+Times = Int64Array | Float64Array
 DEFAULT_MIN_INTERACTIONS: Final = 2
 
 
@@ -116,7 +116,7 @@ class Dataset:
                 lengths = vocabulary.ids.str.len_bytes().cast(pl.Int64)
                 digest.update(lengths.to_numpy().tobytes())
                 digest.update("".join(vocabulary.ids).encode())
-        arrays: list[npt.NDArray[Any]] = [self.sequences.offsets, self.sequences.items]
+        arrays: list[AnyArray] = [self.sequences.offsets, self.sequences.items]
         optional = [array for array in (self.timestamps, self.sequences.weights) if array is not None]
         for array in [*arrays, *optional]:
             digest.update(f"{array.dtype.str} {len(array)};".encode())
@@ -249,7 +249,7 @@ def _in_type_of(ids: pl.Series, vocabulary: Vocabulary) -> pl.Series:
 
 
 def order_in_time(
-    frame: pl.DataFrame, *, dense_user: npt.NDArray[np.int32], num_users: int, items: Vocabulary
+    frame: pl.DataFrame, *, dense_user: Int32Array, num_users: int, items: Vocabulary
 ) -> tuple[Sequences, Times]:
     """Rows sorted by user, then time, then file order, as sequences and their times; all users and items are known."""
     weights = {WEIGHT: frame[WEIGHT]} if WEIGHT in frame.columns else {}

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS, Times, order_in_time
@@ -14,6 +13,7 @@ from beamtree.data.parse import seconds_per_unit
 from beamtree.data.profile import LogProfile, measure_log
 from beamtree.data.sequences import Sequences
 from beamtree.data.vocabulary import Vocabulary
+from beamtree.types import BoolArray, Int64Array
 
 POPULARITY_SHARES: Final = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 LENGTH_QUANTILES: Final = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -73,7 +73,7 @@ def describe_log(log: InteractionLog, *, min_interactions: int = DEFAULT_MIN_INT
     )
 
 
-def _profile_of(sequences: Sequences, times: Times, *, users: npt.NDArray[np.bool_]) -> LogProfile | None:
+def _profile_of(sequences: Sequences, times: Times, *, users: BoolArray) -> LogProfile | None:
     """The profile of some of the users and of the items that they touched; None where there are no such users."""
     if not users.any():
         return None
@@ -85,7 +85,7 @@ def _profile_of(sequences: Sequences, times: Times, *, users: npt.NDArray[np.boo
     return measure_log(some, times[rows], num_items=int(items.max()) + 1)
 
 
-def _bin_lengths(lengths: npt.NDArray[np.int64]) -> tuple[LengthBin, ...]:
+def _bin_lengths(lengths: Int64Array) -> tuple[LengthBin, ...]:
     """1, 2-3, 4-7, 8-15, ...: from the shortest history's bin to the longest's, empty ones between included."""
     powers = np.frexp(lengths.astype(np.float64))[1] - 1
     users = np.bincount(powers)
@@ -93,7 +93,7 @@ def _bin_lengths(lengths: npt.NDArray[np.int64]) -> tuple[LengthBin, ...]:
     return tuple(LengthBin(2**power, 2 ** (power + 1) - 1, int(users[power])) for power in range(first, len(users)))
 
 
-def _popularity_curve(counts: npt.NDArray[np.int64]) -> dict[float, float]:
+def _popularity_curve(counts: Int64Array) -> dict[float, float]:
     running = np.cumsum(np.sort(counts)[::-1])
     ends = {share: max(1, round(share * len(counts))) for share in POPULARITY_SHARES}
     return {share: float(running[end - 1] / running[-1]) for share, end in ends.items()}

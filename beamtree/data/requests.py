@@ -32,11 +32,6 @@ class Histories:
         return len(self.starts)
 
     @classmethod
-    def of(cls, sequences: Sequences) -> "Histories":
-        """All sequences, whole."""
-        return cls(sequences.items, sequences.offsets[:-1], sequences.offsets[1:])
-
-    @classmethod
     def of_lists(cls, histories: Sequence[Sequence[int] | Int32Array]) -> "Histories":
         """Histories given one by one."""
         offsets = np.zeros(len(histories) + 1, dtype=np.int64)

@@ -2,18 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree.errors import ArtefactError, DataError
-
-PADDING: Final = -1
-_ITEMS_FILE: Final = "sequence_items.npy"
-_OFFSETS_FILE: Final = "sequence_offsets.npy"
-_WEIGHTS_FILE: Final = "sequence_weights.npy"
+from beamtree.errors import DataError
+from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,9 +17,9 @@ class Sequences:
     what each interaction counts as a target, 0 = it is history alone; None = 1 each. Else DataError.
     """
 
-    items: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int64]
-    weights: npt.NDArray[np.float32] | None = None
+    items: Int32Array
+    offsets: Int64Array
+    weights: Float32Array | None = None
 
     def __post_init__(self) -> None:
         items, offsets = self.items, self.offsets
@@ -51,65 +44,38 @@ class Sequences:
         return f"Sequences({len(self):,} users, {len(self.items):,} interactions)"
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> Int64Array:
         """Interactions per user, int64 (users,)."""
         return np.diff(self.offsets)
 
     @cached_property
-    def target_places(self) -> npt.NDArray[np.int64] | None:
+    def target_places(self) -> Int64Array | None:
         """Where in the flat items the interactions are that may be targets, rising; None: all of them may."""
         if self.weights is None or (self.weights > 0.0).all():
             return None
         return np.flatnonzero(self.weights > 0.0)
 
-    def count_targets(self, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def count_targets(self, starts: Int64Array, ends: Int64Array) -> Int64Array:
         """How many interactions of each span items[start:end], (n,), may be targets."""
         places = self.target_places
         if places is None:
             return np.asarray(ends - starts)
         return np.searchsorted(places, ends) - np.searchsorted(places, starts)
 
-    def of(self, user: int) -> npt.NDArray[np.int32]:
+    def of(self, user: int) -> Int32Array:
         """The items of one user, oldest first: a view. IndexError outside 0 .. users-1."""
         if not 0 <= user < len(self):
             raise IndexError(f"user {user} of {len(self)}")
         return self.items[self.offsets[user] : self.offsets[user + 1]]
 
-    def save(self, directory: str | Path) -> None:
-        """Write the arrays as .npy files into a directory, which is made where it is missing."""
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / _ITEMS_FILE, self.items, allow_pickle=False)
-        np.save(folder / _OFFSETS_FILE, self.offsets, allow_pickle=False)
-        if self.weights is None:
-            (folder / _WEIGHTS_FILE).unlink(missing_ok=True)
-        else:
-            np.save(folder / _WEIGHTS_FILE, self.weights, allow_pickle=False)
-
-    @classmethod
-    def load(cls, directory: str | Path, *, mmap: bool = True) -> "Sequences":
-        """Read what `save` wrote; with mmap the items stay on disk until they are touched.
-
-        ArtefactError where a file is missing or damaged.
-        """
-        folder = Path(directory)
-        try:
-            items = np.load(folder / _ITEMS_FILE, mmap_mode="r" if mmap else None, allow_pickle=False)
-            offsets = np.load(folder / _OFFSETS_FILE, allow_pickle=False)
-            has_weights = (folder / _WEIGHTS_FILE).is_file()
-            weights = np.load(folder / _WEIGHTS_FILE, allow_pickle=False) if has_weights else None
-            return cls(items=items, offsets=offsets, weights=weights)
-        except (OSError, ValueError, EOFError, DataError) as problem:
-            raise ArtefactError(f"{folder} should hold saved sequences, but: {problem}") from problem
-
 
 def cut_histories(
-    items: npt.NDArray[np.int32],
+    items: Int32Array,
     *,
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
+    starts: Int64Array,
+    ends: Int64Array,
     length: int,
-) -> npt.NDArray[np.int32]:
+) -> Int32Array:
     """The last `length` items of each span items[start:end], oldest first, padded in front with -1.
 
     items: (N,); starts, ends: (n,) with 0 <= start <= end <= N; returns (n, length).
@@ -117,24 +83,22 @@ def cut_histories(
     positions = np.asarray(ends, dtype=np.int64)[:, None] + np.arange(-length, 0, dtype=np.int64)
     inside = positions >= np.asarray(starts, dtype=np.int64)[:, None]
     if not inside.any():
-        return np.full(positions.shape, PADDING, dtype=np.int32)
-    return np.where(inside, items[np.where(inside, positions, 0)], np.int32(PADDING))
+        return np.full(positions.shape, NOTHING, dtype=np.int32)
+    return np.where(inside, items[np.where(inside, positions, 0)], np.int32(NOTHING))
 
 
 def flatten_spans(
-    items: npt.NDArray[np.int32],
+    items: Int32Array,
     *,
-    starts: npt.NDArray[np.int64],
-    ends: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    starts: Int64Array,
+    ends: Int64Array,
+) -> tuple[Int32Array, Int64Array]:
     """The items of all spans one after another, and offsets (n + 1,) that tell them apart."""
     places, offsets = span_places(starts, ends)
     return np.asarray(items[places], dtype=np.int32), offsets
 
 
-def span_places(
-    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def span_places(starts: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The places start .. end - 1 of all spans one after another, and offsets (n + 1,) that tell them apart."""
     lengths = ends - starts
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
@@ -142,9 +106,7 @@ def span_places(
     return np.arange(offsets[-1], dtype=np.int64) + np.repeat(starts - offsets[:-1], lengths), offsets
 
 
-def flatten_targets(
-    sequences: Sequences, *, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def flatten_targets(sequences: Sequences, *, starts: Int64Array, ends: Int64Array) -> tuple[Int32Array, Int64Array]:
     """The items of all spans that may be targets, one after another, and offsets (n + 1,) that tell them apart."""
     places = sequences.target_places
     if places is None:

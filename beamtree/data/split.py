@@ -23,9 +23,9 @@ from beamtree.data.groups import (
 )
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans, flatten_targets
 from beamtree.errors import DataError, SettingsError
+from beamtree.types import BoolArray, Int32Array, Int64Array
 
 Protocol = Literal["clean", "paper"]
-Positions = npt.NDArray[np.int64]
 
 CLEAN_FIRST_TARGET: Final = 1
 PAPER_FIRST_TARGET: Final = 14
@@ -37,9 +37,9 @@ SHORTEST_WITH_TWO_LABELS: Final = 3
 class Spans:
     """Stretches of sequences to train on: user int32 (n,), start and end int64 (n,), positions in Sequences.items."""
 
-    user: npt.NDArray[np.int32]
-    start: Positions
-    end: Positions
+    user: Int32Array
+    start: Int64Array
+    end: Int64Array
 
     def __post_init__(self) -> None:
         _check_columns(self)
@@ -53,11 +53,11 @@ class Spans:
 class HeldOut:
     """Users to evaluate on: the history span is shown, the label span is to be guessed. All arrays (n,)."""
 
-    user: npt.NDArray[np.int32]
-    history_start: Positions
-    history_end: Positions
-    label_start: Positions
-    label_end: Positions
+    user: Int32Array
+    history_start: Int64Array
+    history_end: Int64Array
+    label_start: Int64Array
+    label_end: Int64Array
 
     def __post_init__(self) -> None:
         _check_columns(self)
@@ -67,11 +67,11 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.user)
 
-    def histories(self, sequences: Sequences, length: int) -> npt.NDArray[np.int32]:
+    def histories(self, sequences: Sequences, length: int) -> Int32Array:
         """The last `length` items of each history, oldest first, padded in front with -1: (n, length)."""
         return cut_histories(sequences.items, starts=self.history_start, ends=self.history_end, length=length)
 
-    def labels(self, sequences: Sequences, distinct: bool) -> tuple[npt.NDArray[np.int32], Positions]:
+    def labels(self, sequences: Sequences, distinct: bool) -> tuple[Int32Array, Int64Array]:
         """The items to be guessed, flat, and offsets (n + 1,); interactions that may be no targets are left out.
 
         With distinct, each item counts once per user, at its first place; without, repeats stay (the paper's protocol).
@@ -85,11 +85,11 @@ class HeldOut:
         kept = np.bincount(row[first], minlength=len(self))
         return flat[first], np.concatenate(([0], np.cumsum(kept, dtype=np.int64)))
 
-    def seen(self, sequences: Sequences) -> tuple[npt.NDArray[np.int32], Positions]:
+    def seen(self, sequences: Sequences) -> tuple[Int32Array, Int64Array]:
         """All items of each history, however long, flat, and offsets (n + 1,)."""
         return flatten_spans(sequences.items, starts=self.history_start, ends=self.history_end)
 
-    def take(self, index: npt.NDArray[np.integer] | npt.NDArray[np.bool_] | slice) -> "HeldOut":
+    def take(self, index: npt.NDArray[np.integer] | BoolArray | slice) -> "HeldOut":
         """The rows that an index array, a mask or a slice picks."""
         return HeldOut(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
@@ -150,7 +150,7 @@ def split_users(
     held_out = shuffled[: num_validation + num_test]
     span_end[held_out] = middle[held_out]
 
-    def held_out_halves(users: npt.NDArray[np.int32]) -> HeldOut:
+    def held_out_halves(users: Int32Array) -> HeldOut:
         start, cut, end = sequences.offsets[users], middle[users], sequences.offsets[users + 1]
         usable = (cut - start >= shortest) & (end > cut)
         return HeldOut(user=users, history_start=start, history_end=cut, label_start=cut, label_end=end).take(usable)
@@ -236,7 +236,7 @@ def split_by_time(
     second_cut = start + _count_per_user(timestamps < test_from, sequences.offsets)
     users = _all_users(sequences)
 
-    def held_out_after(cut: Positions, until: Positions) -> HeldOut:
+    def held_out_after(cut: Int64Array, until: Int64Array) -> HeldOut:
         is_usable = (cut > start) & (sequences.count_targets(cut, until) > 0)
         usable = draw_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
         return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
@@ -262,11 +262,11 @@ def split_none(sequences: Sequences) -> Split:
     return Split(train, empty, empty, CLEAN_FIRST_TARGET, description)
 
 
-def _all_users(sequences: Sequences) -> npt.NDArray[np.int32]:
+def _all_users(sequences: Sequences) -> Int32Array:
     return np.arange(len(sequences), dtype=np.int32)
 
 
-def _count_per_user(flags: npt.NDArray[np.bool_], offsets: Positions) -> Positions:
+def _count_per_user(flags: BoolArray, offsets: Int64Array) -> Int64Array:
     """How many flags of each user are set, int64 (users,)."""
     running = np.zeros(len(flags) + 1, dtype=np.int64)
     np.cumsum(flags, out=running[1:])
@@ -284,6 +284,6 @@ def _check_columns(table: Spans | HeldOut) -> None:
             )
 
 
-def _check_order(lower_name: str, lower: Positions, upper_name: str, upper: Positions) -> None:
+def _check_order(lower_name: str, lower: Int64Array, upper_name: str, upper: Int64Array) -> None:
     if (lower > upper).any():
         raise DataError(f"{lower_name} must not exceed {upper_name}, but does in row {int(np.argmax(lower > upper))}.")

@@ -7,13 +7,13 @@ A raw id is what the person's log says (an integer or a text). A dense id is a r
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from beamtree.errors import ArtefactError, DataError, UnknownIdsError
+from beamtree.errors import DataError, UnknownIdsError
+from beamtree.types import Int32Array
 
 Id = int | str
 
@@ -52,7 +52,7 @@ class Vocabulary:
         """Whether the raw ids are integers; they are texts otherwise."""
         return self.ids.dtype == pl.Int64
 
-    def encode(self, values: Sequence[Id | None] | pl.Series | npt.NDArray[np.generic]) -> npt.NDArray[np.int32]:
+    def encode(self, values: Sequence[Id | None] | pl.Series | npt.NDArray[np.generic]) -> Int32Array:
         """Dense ids of raw ids, shape (n,); -1 where the id is unknown or null.
 
         Values of the other kind (texts for an integer vocabulary, or the reverse) raise DataError: they would
@@ -86,20 +86,6 @@ class Vocabulary:
         except ValueError:
             raise UnknownIdsError(f"The ids of this log are integers, got {text!r}: give an integer.") from None
 
-    def write(self, path: str | Path, *, column: str = "id") -> None:
-        """Write the ids as the only column of a Parquet file."""
-        self.ids.rename(column).to_frame().write_parquet(path)
-
-    @classmethod
-    def read(cls, path: str | Path, *, column: str = "id") -> "Vocabulary":
-        """Read what `write` wrote; ArtefactError where the file is missing, damaged or has no such column."""
-        try:
-            return cls(pl.read_parquet(path, columns=[column])[column])
-        except (OSError, pl.exceptions.PolarsError, DataError) as problem:
-            raise ArtefactError(
-                f"{path} should be a Parquet file with a column {column!r} of ids: {problem}"
-            ) from problem
-
     def _as_raw(self, values: Sequence[Id | None] | pl.Series | npt.NDArray[np.generic]) -> pl.Series:
         """The values as a Series of this vocabulary's own type."""
         try:
@@ -115,12 +101,12 @@ class Vocabulary:
         return raw.cast(self.ids.dtype, strict=False)
 
     @cached_property
-    def _sorted(self) -> tuple[pl.Series, npt.NDArray[np.int32]]:
+    def _sorted(self) -> tuple[pl.Series, Int32Array]:
         """The ids in ascending order, and the dense id of each."""
         order = self.ids.arg_sort()
         return self.ids.gather(order), order.cast(pl.Int32).to_numpy()
 
-    def _encode_few(self, raw: pl.Series) -> npt.NDArray[np.int32]:
+    def _encode_few(self, raw: pl.Series) -> Int32Array:
         """Binary search: cheap for a handful of ids, where a join would hash the whole vocabulary."""
         in_order, dense = self._sorted
         known = raw.is_not_null()

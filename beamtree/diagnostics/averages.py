@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from beamtree.types import Int64Array
+
 
 @dataclass(frozen=True)
 class Average:
@@ -20,7 +22,7 @@ def average_over_users(values: npt.NDArray[np.floating]) -> Average:
     return Average(mean=float(values.mean()), standard_error=error)
 
 
-def average_over_histories(values: npt.NDArray[np.floating], user_row: npt.NDArray[np.int64]) -> Average | None:
+def average_over_histories(values: npt.NDArray[np.floating], user_row: Int64Array) -> Average | None:
     """The mean over users of values (histories,), each user's histories averaged first; NaN is left out.
 
     user_row: (histories,). None where no history has a value.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
@@ -18,9 +17,7 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
+from beamtree.types import Float64Array, Int32Array, Int64Array
 
 BEAM_WIDTHS = (20, 50, 100, 150, 200, 300, 400)
 CUTOFF = 20
@@ -121,7 +118,7 @@ def beam_widths(tree: ItemTree, *, widths: Sequence[int] = BEAM_WIDTHS) -> list[
     return sorted({min(width, tree.num_leaves) for width in widths})
 
 
-def overlaps(found: Int32Array, exact: Int32Array) -> npt.NDArray[np.float64]:
+def overlaps(found: Int32Array, exact: Int32Array) -> Float64Array:
     """The share of each exact list (users, k), -1 left out, that was found; 1 where the exact list is empty."""
     shares = np.ones(len(exact))
     for row, wanted in enumerate(exact):
@@ -131,9 +128,7 @@ def overlaps(found: Int32Array, exact: Int32Array) -> npt.NDArray[np.float64]:
     return shares
 
 
-def scored_nodes(
-    tree: ItemTree, *, width: int, excluded: tuple[Int32Array, Int64Array] | None
-) -> npt.NDArray[np.float64]:
+def scored_nodes(tree: ItemTree, *, width: int, excluded: tuple[Int32Array, Int64Array] | None) -> Float64Array:
     """Nodes that a search scores for each request, at most: (requests,), or (1,) where nothing is excluded.
 
     The beam grows by what a request excludes, at most to twice its width, as the engine's does.

@@ -9,15 +9,12 @@ nodes that score high, and the even ones keep ln Z from being far too low.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.diagnostics.heap import Pairs, compare_siblings
 from beamtree.diagnostics.node_scores import Occupied
 from beamtree.retrieval.beam import ScoreNodes
 from beamtree.tree.item_tree import ItemTree
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
+from beamtree.types import Float64Array, Int64Array
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,9 @@ is a violation where their own order contradicts the order of the best below the
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.tree.item_tree import ItemTree
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
+from beamtree.types import Float64Array, Int64Array
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
 from beamtree.data.sequences import Sequences, cut_histories
 from beamtree.data.split import HeldOut, Split
 from beamtree.errors import DataError, InputError
+from beamtree.types import Int32Array, Int64Array
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 Group = Literal["validation", "test"]
 
 TARGETS_PER_USER = 3

@@ -8,17 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.held_out import AskedUsers
 from beamtree.model.estimator import Estimator
 from beamtree.training.rectify import first_winning_level, labels_from, scores_by_leaf
 from beamtree.tree.item_tree import ItemTree
-
-Float64Array = npt.NDArray[np.float64]
-Float32Array = npt.NDArray[np.float32]
-Int32Array = npt.NDArray[np.int32]
+from beamtree.types import BoolArray, Float32Array, Float64Array, Int32Array, Int64Array
 
 THRESHOLDS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 PROBABILITIES_AT_A_TIME = 2**22
@@ -108,14 +104,14 @@ def perturb(probabilities: Float64Array, *, threshold: float, generator: np.rand
     return np.asarray(np.divide(shifted, totals, out=shifted, where=totals > 0))
 
 
-def rectified_labels(probabilities: Float64Array, targets: Int32Array, *, tree: ItemTree) -> npt.NDArray[np.bool_]:
+def rectified_labels(probabilities: Float64Array, targets: Int32Array, *, tree: ItemTree) -> BoolArray:
     """The label of each target's ancestor on levels 1 to height: (targets, height)."""
     by_leaf = scores_by_leaf(probabilities.astype(np.float32), tree)
     levels = first_winning_level(by_leaf, tree.leaf_of_item[targets].astype(np.int64), tree=tree)
     return labels_from(levels, height=tree.height) > 0
 
 
-def _summarise(threshold: float, flipped: npt.NDArray[np.bool_], user_row: npt.NDArray[np.int64]) -> LabelChange:
+def _summarise(threshold: float, flipped: BoolArray, user_row: Int64Array) -> LabelChange:
     changed = average_over_histories(flipped.mean(axis=1), user_row)
     per_target = average_over_histories(flipped.sum(axis=1).astype(np.float64), user_row)
     assert changed is not None

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.config import Config
 from beamtree.diagnostics.deep_levels import compare_some_siblings, descend, draw_paths, estimate_level
@@ -20,9 +19,7 @@ from beamtree.diagnostics.sampling import divergence, log_softmax, top_down_log_
 from beamtree.retrieval.beam import ScoreNodes
 from beamtree.training.negatives import same_on_every_level
 from beamtree.tree.item_tree import ItemTree
-
-Float64Array = npt.NDArray[np.float64]
-Int64Array = npt.NDArray[np.int64]
+from beamtree.types import BoolArray, Float64Array, Int64Array
 
 EXACT_NODES = 2**14
 """Levels up to this size are scored whole, larger ones are estimated."""
@@ -48,7 +45,7 @@ class LevelPlan:
     beam_width: int
     exact_nodes: int = EXACT_NODES
     draws: int = DRAWS
-    taken_whole: npt.NDArray[np.bool_] = field(init=False)
+    taken_whole: BoolArray = field(init=False)
     start: int = field(init=False)
     exact_depth: int = field(init=False)
 

@@ -3,18 +3,15 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.artefact import Artefact
 from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.beam import ScoreNodes
 from beamtree.retrieval.engine import scores_of
 from beamtree.retrieval.scorers import arrays_by_part, build_scorer
-from beamtree.tree.item_tree import VACANT, ItemTree
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, Float64Array, Int32Array, Int64Array
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 ScorerOf = Callable[[Int32Array], ScoreNodes]
 """From a history (positions,), oldest first, -1 in front, to the function that scores nodes for it."""
 
@@ -41,7 +38,7 @@ class Occupied:
         self.tree = tree
         self.mask = [tree.occupied(level) for level in range(tree.height + 1)]
         self.nodes = [np.flatnonzero(mask) for mask in self.mask]
-        self._items_before_leaf = np.concatenate([[0], np.cumsum(tree.item_at_leaf != VACANT)])
+        self._items_before_leaf = np.concatenate([[0], np.cumsum(tree.item_at_leaf != NOTHING)])
 
     def items_below(self, nodes: Int64Array, level: int) -> Int64Array:
         """How many items stand below each of some nodes of a level."""

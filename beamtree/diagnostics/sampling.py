@@ -8,11 +8,9 @@ can cost against the full one, in nats, and 0 where both agree.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.tree.item_tree import ItemTree
-
-Float64Array = npt.NDArray[np.float64]
+from beamtree.types import Float64Array
 
 
 def log_softmax(scores: Float64Array) -> Float64Array:

@@ -6,10 +6,11 @@ import numpy as np
 from onnx import TensorProto
 
 from beamtree.config import ModelSettings
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.history_graph import latest_items
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
 
 
 class AttentionGraph:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-AnyArray = npt.NDArray[Any]
+from beamtree.types import AnyArray
 
 
 class GraphBuilder:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from beamtree.export.graph import GraphBuilder
-from beamtree.tree.item_tree import VACANT
+from beamtree.types import NOTHING
 
 
 def latest_items(graph: GraphBuilder, history: str, *, length: int) -> tuple[str, str]:
@@ -11,7 +11,7 @@ def latest_items(graph: GraphBuilder, history: str, *, length: int) -> tuple[str
 
     A history of fewer is padded in front. Entries of -1 are none, and read as item 0.
     """
-    padding = graph.constant(f"padding_{length}", np.full(length, VACANT, dtype=np.int64))
+    padding = graph.constant(f"padding_{length}", np.full(length, NOTHING, dtype=np.int64))
     padded = graph.apply("Concat", padding, history, axis=0)
     latest = graph.apply("Slice", padded, graph.integers(-length), graph.integers(2**31))
     present = graph.apply("GreaterOrEqual", latest, graph.integers(0))

@@ -9,7 +9,8 @@ from onnx import TensorProto
 
 from beamtree.export.graph import GraphBuilder
 from beamtree.model.memory import POPULAR_ITEMS, AskedLinks, Memory
-from beamtree.tree.item_tree import VACANT, ItemTree
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING
 
 
 class MemoryGraph:
@@ -104,7 +105,7 @@ class MemoryGraph:
         of_leaf[tree.leaf_of_item] = memory.demand
         on_their_own = np.zeros_like(of_leaf)
         most_popular = tree.leaf_of_item[memory.most_demanded]
-        on_their_own_leaves = most_popular[tree.item_at_leaf[most_popular] != VACANT][:POPULAR_ITEMS]
+        on_their_own_leaves = most_popular[tree.item_at_leaf[most_popular] != NOTHING][:POPULAR_ITEMS]
         on_their_own[on_their_own_leaves] = of_leaf[on_their_own_leaves]
         return graph.constant("popularity", of_leaf), graph.constant("popularity_alone", on_their_own)
 

@@ -15,8 +15,9 @@ import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
 from beamtree.data.request_features import RequestFeatures
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.native.offset_arrays import CONTEXT, USER, FeatureArrays, OffsetArrays
+from beamtree.types import AnyArray
 
 
 class OffsetGraph:

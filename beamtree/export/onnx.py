@@ -16,13 +16,13 @@ from onnx import TensorProto, ValueInfoProto, helper
 
 from beamtree.artefact import Artefact
 from beamtree.errors import ArtefactError, InputError
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.offset_graph import feature_facts
 from beamtree.export.onnx_file import EMBED_LIMIT, OnnxFiles, write_onnx
 from beamtree.export.search_graph import SearchPlan, add_search
 from beamtree.model.memory import Memory
 from beamtree.retrieval.scorers import arrays_by_part
-from beamtree.tree.item_tree import VACANT
+from beamtree.types import NOTHING, AnyArray
 
 OPSET = 17
 IR_VERSION = 8
@@ -94,7 +94,7 @@ def _add_raw_ids(graph: GraphBuilder, artefact: Artefact) -> int:
     """Add the value `ids`, and tell its element type."""
     raw = artefact.items.ids
     of_item: AnyArray = raw.to_numpy()
-    missing: AnyArray = np.array(VACANT)
+    missing: AnyArray = np.array(NOTHING)
     kind = TensorProto.INT64
     if not artefact.items.holds_integers:
         of_item, missing, kind = of_item.astype(object), np.array([""], dtype=object), TensorProto.STRING

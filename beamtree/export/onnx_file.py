@@ -14,8 +14,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from beamtree.errors import InputError
-from beamtree.export.graph import AnyArray
 from beamtree.storage import replace_file
+from beamtree.types import AnyArray
 
 EMBED_LIMIT = 2_000_000_000
 """Bytes of constants up to which they stay inside the file; protobuf ends at 2 GiB."""

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.layer_norm_graph import layer_norm
 from beamtree.native.encoder_arrays import GATES, RecurrentSizes
+from beamtree.types import AnyArray
 
 UPDATE_RESET_NEW = (1, 0, 2)
 """The gates in the order of ONNX, by their places in ours."""

@@ -14,14 +14,15 @@ from onnx import TensorProto, ValueInfoProto, helper
 
 from beamtree.config import Config
 from beamtree.export.attention_graph import AttentionGraph
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.memory_graph import MemoryGraph
 from beamtree.export.offset_graph import OffsetGraph
 from beamtree.export.tower_graph import TowerGraph
 from beamtree.model.memory import Memory
 from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.retrieval.beam import first_searched_level
-from beamtree.tree.item_tree import VACANT, ItemTree
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, AnyArray
 
 NEVER = float("-inf")
 """The score of what must not be chosen."""
@@ -87,7 +88,7 @@ def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: s
     requests = graph.apply("Shape", positions, end=1)
     lacking = graph.apply("Max", graph.apply("Sub", graph.integers(1), requests), graph.integers(0))
     room = graph.apply("Concat", graph.integers(0, 0), lacking, graph.integers(0), axis=0)
-    padded = [graph.apply("Pad", positions, room, graph.constant("none", np.int64(VACANT)))]
+    padded = [graph.apply("Pad", positions, room, graph.constant("none", np.int64(NOTHING)))]
     if offset is not None:
         offsets = offset.add(requests, width=plan.tower_width)
         padded.append(graph.apply("Pad", offsets, room, graph.constant("no_offset", np.float32(0.0))))
@@ -103,7 +104,7 @@ def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, 
 
     A column of -1 before the history is what every position in front of it reads.
     """
-    column = graph.apply("Pad", history, graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(VACANT)))
+    column = graph.apply("Pad", history, graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(NOTHING)))
     available = graph.apply("Gather", graph.apply("Shape", history), graph.constant("one", np.int64(1)))
     end = graph.apply("Clip", length, graph.constant("zero", np.int64(0)), available)
     one = graph.constant("one", np.int64(1))
@@ -115,7 +116,7 @@ def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, 
         graph.apply("GreaterOrEqual", latest, graph.integers(0)),
         graph.apply("Less", latest, graph.integers(plan.tree.num_items)),
     )
-    return graph.apply("Where", is_known, latest, graph.integers(VACANT))
+    return graph.apply("Where", is_known, latest, graph.integers(NOTHING))
 
 
 class _Search:
@@ -202,10 +203,10 @@ class _Search:
         items = graph.apply("Gather", item_at_leaf, graph.apply("Gather", leaves, best))
         is_missing = graph.apply("IsInf", best_scores)
         items = graph.apply(
-            "Where", is_missing, graph.integers(VACANT), graph.apply("Cast", items, to=TensorProto.INT64)
+            "Where", is_missing, graph.integers(NOTHING), graph.apply("Cast", items, to=TensorProto.INT64)
         )
         if found < k:
             room = graph.integers(0, k - found)
-            items = graph.apply("Pad", items, room, graph.constant("none", np.int64(VACANT)))
+            items = graph.apply("Pad", items, room, graph.constant("none", np.int64(NOTHING)))
             best_scores = graph.apply("Pad", best_scores, room, graph.constant("nothing", np.float32(NEVER)))
         return items, best_scores

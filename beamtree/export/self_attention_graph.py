@@ -6,9 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.layer_norm_graph import layer_norm
 from beamtree.native.encoder_arrays import SelfAttentionSizes
+from beamtree.types import AnyArray
 
 
 class SelfAttentionGraph:

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
-from beamtree.export.graph import AnyArray, GraphBuilder
+from beamtree.export.graph import GraphBuilder
 from beamtree.export.history_graph import latest_items
 from beamtree.export.recurrent_graph import RecurrentGraph
 from beamtree.export.self_attention_graph import SelfAttentionGraph
 from beamtree.native.encoder_arrays import RecurrentSizes, encoder_sizes
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
 
 
 class TowerGraph:

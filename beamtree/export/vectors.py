@@ -12,18 +12,15 @@ item_ids.npy, item_leaves.npy                          raw id and leaf of each r
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.artefact import Artefact
 from beamtree.errors import ArtefactError, InputError
 from beamtree.storage import replace_file
-from beamtree.tree.item_tree import VACANT, ItemTree
-
-AnyArray = npt.NDArray[Any]
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, AnyArray, Int32Array
 
 
 def export_vectors(artefact: Artefact, directory: Path) -> list[Path]:
@@ -71,8 +68,8 @@ def _arrays(artefact: Artefact) -> dict[str, AnyArray]:
     return arrays
 
 
-def _items_of_nodes(tree: ItemTree) -> npt.NDArray[np.int32]:
-    inner = np.full(tree.level_offsets[tree.height], VACANT, dtype=np.int32)
+def _items_of_nodes(tree: ItemTree) -> Int32Array:
+    inner = np.full(tree.level_offsets[tree.height], NOTHING, dtype=np.int32)
     return np.concatenate([inner, tree.item_at_leaf])
 
 

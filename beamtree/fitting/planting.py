@@ -4,9 +4,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from beamtree.config import Config
 from beamtree.data.cooccurrence import cooccurrence_vectors
 from beamtree.data.dataset import Dataset
@@ -15,6 +12,7 @@ from beamtree.errors import SettingsError
 from beamtree.training.randomness import numpy_generator
 from beamtree.tree.build import category_order, clustering_order, plant, random_order
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import Float32Array
 
 MOST_CLUSTERED_ITEMS = 2_000_000
 """Clustering takes minutes at this size. Larger catalogues need to ask for it."""
@@ -24,7 +22,7 @@ class Planted(NamedTuple):
     """The first tree, and the items' unit vectors (items, size) where the tables start from them."""
 
     tree: ItemTree
-    first_vectors: npt.NDArray[np.float32] | None
+    first_vectors: Float32Array | None
 
 
 def plant_first_tree(
@@ -32,7 +30,7 @@ def plant_first_tree(
     train: Spans,
     *,
     config: Config,
-    item_vectors: npt.NDArray[np.float32] | None = None,
+    item_vectors: Float32Array | None = None,
     on_step: Callable[[], None] = lambda: None,
 ) -> Planted:
     """The first tree, in the order that the settings name.
@@ -44,7 +42,7 @@ def plant_first_tree(
     num_items, branching = len(dataset.items), config.tree.branching
 
     @cache
-    def vectors() -> npt.NDArray[np.float32]:
+    def vectors() -> Float32Array:
         on_step()
         stream = numpy_generator(config.training.seed, "item vectors")
         return cooccurrence_vectors(

@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 from beamtree.model.embedding_init import node_means
-from beamtree.tree.item_tree import VACANT, ItemTree
-from beamtree.types import Float32Array
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, Float32Array
 
 RIDGE = 1e-2
 """Pull towards the mean, as a share of the mean square of the expectations in a direction."""
@@ -42,7 +42,7 @@ def inner_vectors(
     if not len(expectations):
         return means
     leaf_vectors = item_vectors[np.maximum(tree.item_at_leaf, 0)]
-    is_vacant = tree.item_at_leaf == VACANT
+    is_vacant = tree.item_at_leaf == NOTHING
     missed = np.zeros((num_inner, width), dtype=np.float32)
     at_a_time = max(1, SCORES_AT_A_TIME // tree.num_leaves)
     for first in range(0, len(expectations), at_a_time):

@@ -1,9 +1,9 @@
 """Where negatives are drawn from, and how many items each of them stands for."""
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from beamtree.types import Float64Array, Int64Array
 
 
 class Proposal:
@@ -12,13 +12,13 @@ class Proposal:
     In double precision, because the shares of millions of items are added up.
     """
 
-    def __init__(self, shares: npt.NDArray[np.float64]) -> None:
+    def __init__(self, shares: Float64Array) -> None:
         """shares: (items,), adding up to 1."""
         self._shares = torch.from_numpy(shares)
         self._up_to = self._shares.cumsum(dim=0)
 
     @classmethod
-    def half_by_frequency(cls, counts: npt.NDArray[np.int64]) -> "Proposal":
+    def half_by_frequency(cls, counts: Int64Array) -> "Proposal":
         """Half of the draws follow the counts (items,), half of them go evenly to all items."""
         return cls(0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts))
 

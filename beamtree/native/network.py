@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from beamtree.native import _kernels
 from beamtree.native.shapes import checked_shape
+from beamtree.types import AnyArray
 
 BATCH_NORM_EPSILON = 1e-5
 TABLE_NAMES = ("node_table", "item_table")
@@ -28,9 +28,9 @@ class Array(Protocol):
 class AttentionGradients:
     """Gradients of sum(d_weights * weights) by vectors (batch, positions, size), nodes (batch, n, size) and weights."""
 
-    vectors: NDArray[Any]
-    nodes: NDArray[Any]
-    weights: dict[str, NDArray[Any]]
+    vectors: AnyArray
+    nodes: AnyArray
+    weights: dict[str, AnyArray]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Network:
         )
         return cls(kernel=kernel, windows=tuple(windows), size=size, dtype=hidden.dtype)
 
-    def attention_weights(self, vectors: Array, nodes: Array, *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def attention_weights(self, vectors: Array, nodes: Array, *, out: AnyArray | None = None) -> AnyArray:
         """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).
 
         They are written to `out` where it is given.

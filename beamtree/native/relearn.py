@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
 from beamtree.native import _kernels
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Int32Array, Int64Array
 
 
 def add_candidate_scores(
     attention: AttentionArrays,
-    sums: NDArray[Any],
+    sums: AnyArray,
     *,
     tree: ItemTree,
-    histories: NDArray[np.int32],
-    targets: NDArray[np.int32],
-    group_of_item: NDArray[np.int64],
+    histories: Int32Array,
+    targets: Int32Array,
+    group_of_item: Int64Array,
     group_level: int,
     candidate_level: int,
 ) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from beamtree.data.requests import Requests
 from beamtree.native import _kernels
@@ -14,15 +12,16 @@ from beamtree.native.attention import AttentionArrays
 from beamtree.native.tower import TowerArrays
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 
 @dataclass(frozen=True)
 class LinkArrays:
     """Lists of items (offsets (items + 1,), items, float16 strengths), their weight, and how a history asks them."""
 
-    offsets: NDArray[np.int64]
-    items: NDArray[np.int32]
-    strengths: NDArray[Any]
+    offsets: Int64Array
+    items: Int32Array
+    strengths: AnyArray
     weight: float
     fade: float
     depth: int
@@ -36,10 +35,10 @@ class MemoryArrays:
     links: tuple[LinkArrays, ...]
     repeat_weight: float
     repeat_fade: float
-    returns: NDArray[np.float32]
+    returns: Float32Array
     popularity_weight: float
-    most_popular: NDArray[np.int32]
-    popularity: NDArray[np.float32]
+    most_popular: Int32Array
+    popularity: Float32Array
     gates: tuple[float, ...]
 
 
@@ -84,8 +83,8 @@ class KernelScore:
         )
 
     def beam_search(
-        self, requests: _kernels.Requests, *, k: int, beam_widths: NDArray[np.int64], widen: bool = True
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        self, requests: _kernels.Requests, *, k: int, beam_widths: Int64Array, widen: bool = True
+    ) -> tuple[Int32Array, Float32Array]:
         """Items and scores (requests, k), best first, -1 and -inf where fewer were eligible.
 
         beam_widths: (requests,). With `widen`, a request's beam grows by the number of leaves it excludes, at most to
@@ -93,13 +92,11 @@ class KernelScore:
         """
         return _kernels.search(self._score, requests, beam_widths, k, widen)
 
-    def exact_scan(self, requests: _kernels.Requests, *, k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def exact_scan(self, requests: _kernels.Requests, *, k: int) -> tuple[Int32Array, Float32Array]:
         """The same with every eligible leaf scored."""
         return _kernels.search(self._score, requests, None, k, False)
 
-    def scores(
-        self, requests: _kernels.Requests, *, request: int, level: int, nodes: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def scores(self, requests: _kernels.Requests, *, request: int, level: int, nodes: Int64Array) -> Float32Array:
         """Scores (n,) of nodes (n,) of a level for one of the requests."""
         return _kernels.score_nodes(self._score, requests, request, level, np.ascontiguousarray(nodes))
 

@@ -7,17 +7,14 @@ alone: a step gives the same bytes for any number of threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal
 
 from beamtree.native import _kernels
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Array, plain
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import Int32Array, Int64Array
+from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 
 @dataclass(frozen=True)
@@ -25,7 +22,7 @@ class RowGradients:
     """Gradients (rows, size) of the table rows (rows,) that a step touched; rows rise and are distinct."""
 
     rows: Int64Array
-    values: NDArray[Any]
+    values: AnyArray
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Gradients:
     """
 
     loss: float
-    weights: dict[str, NDArray[Any]]
+    weights: dict[str, AnyArray]
     nodes: RowGradients
     items: RowGradients
     work: dict[str, float]
@@ -62,9 +59,9 @@ def learn_candidates(
     attention: AttentionArrays,
     *,
     node_rows: Int64Array,
-    log_correction: NDArray[Any],
+    log_correction: AnyArray,
     history_rows: Int64Array,
-    weights: NDArray[Any],
+    weights: AnyArray,
     dropout: Dropout = NO_DROPOUT,
 ) -> Gradients:
     """Loss and gradients of given candidates: mean over rows of weight * (logsumexp(o - correction) - o_0).
@@ -126,7 +123,7 @@ def learn_batch(
     targets: Int32Array,
     negatives: Negatives,
     seed: int,
-    weights: NDArray[np.float32] | None = None,
+    weights: Float32Array | None = None,
     dropout: Dropout = NO_DROPOUT,
     first_level: int = 1,
 ) -> Gradients:
@@ -161,7 +158,7 @@ def draw_candidates(
     seed: int,
     dropout: Dropout = NO_DROPOUT,
     first_level: int = 1,
-) -> tuple[Int64Array, NDArray[np.float32]]:
+) -> tuple[Int64Array, Float32Array]:
     """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
 
     targets: (instances,). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
@@ -212,7 +209,7 @@ def adam_rows(
     )
 
 
-def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> NDArray[np.float32]:
+def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> Float32Array:
     """What the first layer of a row of candidates is multiplied with: (columns, units), 0 or 1 / (1 - rate).
 
     Columns count the candidates that are present.

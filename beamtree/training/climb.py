@@ -6,13 +6,9 @@ scores that only rounding tells apart.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree.tree.item_tree import VACANT, ItemTree
-
-Int8Array = npt.NDArray[np.int8]
-Int64Array = npt.NDArray[np.int64]
-Float32Array = npt.NDArray[np.float32]
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, Float32Array, Int8Array, Int64Array
 
 LEAVES_AT_A_TIME = 1024
 
@@ -20,7 +16,7 @@ LEAVES_AT_A_TIME = 1024
 def vectors_by_leaf(item_vectors: Float32Array, tree: ItemTree) -> Float32Array:
     """Vectors (items, width) in the order of the leaves; a vacant leaf gets NaN, which is never better."""
     by_leaf = item_vectors[tree.item_at_leaf]
-    by_leaf[tree.item_at_leaf == VACANT] = np.nan
+    by_leaf[tree.item_at_leaf == NOTHING] = np.nan
     return by_leaf
 
 

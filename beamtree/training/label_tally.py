@@ -1,12 +1,13 @@
 """What the labels of a round come to on each level: every instance met counts once, however often a run is started."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Arrays = dict[str, npt.NDArray[Any]]
+from beamtree.types import AnyArray, Float32Array, Float64Array, Int64Array
+
+Arrays = dict[str, AnyArray]
 
 
 class LabelTally:
@@ -19,14 +20,14 @@ class LabelTally:
         self._is_counted = np.zeros(num_instances, dtype=bool)
         self._sums = np.zeros(height)
 
-    def add(self, instances: npt.NDArray[np.int64], labels: npt.NDArray[np.float32]) -> None:
+    def add(self, instances: Int64Array, labels: Float32Array) -> None:
         """Count the labels (instances, height) of those that were not counted before."""
         distinct, first = np.unique(instances, return_index=True)
         is_new = ~self._is_counted[distinct]
         self._sums += labels[first[is_new]].sum(axis=0, dtype=np.float64)
         self._is_counted[distinct] = True
 
-    def means(self) -> npt.NDArray[np.float64]:
+    def means(self) -> Float64Array:
         """The mean label of each level, 1 to height; empty if there was none."""
         count = int(self._is_counted.sum())
         return self._sums / count if count else np.empty(0)
@@ -35,13 +36,13 @@ class LabelTally:
         """Everything there is."""
         return {"is_counted": np.packbits(self._is_counted), "sums": self._sums.copy()}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, AnyArray]) -> None:
         """Put it where `state` was called."""
         self._is_counted = np.unpackbits(state["is_counted"], count=len(self._is_counted)).astype(bool)
         self._sums = np.array(state["sums"])
 
 
-def merge_states(states: Sequence[Mapping[str, npt.NDArray[Any]]]) -> Arrays:
+def merge_states(states: Sequence[Mapping[str, AnyArray]]) -> Arrays:
     """States of labelled instances that several workers met, as one state: of a tally, of seconds, or of both.
 
     Seconds are those of the slowest worker. The means are over what each worker counted, so that an instance that

@@ -5,18 +5,15 @@ nest, so this is a step function: one small number per instance, the first level
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from beamtree.tree.item_tree import VACANT, ItemTree
-from beamtree.types import Float32Array, Int64Array
-
-Int8Array = npt.NDArray[np.int8]
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, Float32Array, Int8Array, Int64Array
 
 
 def scores_by_leaf(item_scores: Float32Array, tree: ItemTree) -> Float32Array:
     """Estimated scores (instances, items) in the order of the leaves (instances, leaves); vacant leaves get -inf."""
     by_leaf = item_scores[:, tree.item_at_leaf]
-    by_leaf[:, tree.item_at_leaf == VACANT] = -np.inf
+    by_leaf[:, tree.item_at_leaf == NOTHING] = -np.inf
     return by_leaf
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.tree.assign import Assign
 from beamtree.tree.auction import assign_by_auction
-from beamtree.tree.item_tree import VACANT, ItemTree
-from beamtree.types import Float64Array, Int64Array
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, Float64Array, Int64Array
 
 MOST_CANDIDATES = 128
 INSTANCES_AT_A_TIME = 2048
@@ -106,7 +106,7 @@ def relearn_tree(
         if not scores:
             scores.append((_total(sums, current), _total(sums, next_node - first[node_of_item])))
         node_of_item = next_node
-    item_at_leaf = np.full(tree.num_leaves, VACANT, dtype=np.int32)
+    item_at_leaf = np.full(tree.num_leaves, NOTHING, dtype=np.int32)
     item_at_leaf[node_of_item] = np.arange(tree.num_items)
     moved_share = float((node_of_item != tree.leaf_of_item).mean())
     return Relearned(ItemTree(tree.branching, item_at_leaf), moved_share, *scores[0])

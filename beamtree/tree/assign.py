@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.errors import InputError
+from beamtree.types import BoolArray, Float64Array, Int64Array
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 Priority = Callable[[Float64Array, Float64Array], Float64Array]
 """From each bidder's best and second-best score to how much it matters."""
 
@@ -107,7 +106,7 @@ def _place_the_rest(node_of_item: Int64Array, *, room: Int64Array, current: Int6
 
 def _place(
     items: Int64Array, nodes: Int64Array, *, importance: Float64Array, room: Int64Array, node_of_item: Int64Array
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Give each item its node, the most important first, while there is room; which items were placed."""
     order = np.lexsort((items, -importance, nodes))
     sorted_nodes = nodes[order]

@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.tree.assign import assign_balanced, by_regret
-
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
+from beamtree.types import Float64Array, Int64Array
 
 MOST_RAISES = 2000
 """Times that prices are raised; what does not fit by then is placed greedily at these prices."""

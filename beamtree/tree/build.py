@@ -11,7 +11,8 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from beamtree.errors import InputError
-from beamtree.tree.item_tree import VACANT, Int32Array, Int64Array, ItemTree, TreeShape
+from beamtree.tree.item_tree import ItemTree, TreeShape
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 POWER_STEPS = 5
 """Steps towards the direction in which the items of a node differ most."""
@@ -36,7 +37,7 @@ def plant(order: ArrayLike, *, branching: int, num_leaves: int | None = None) ->
     if leaves == items.size or items.ndim != 1:
         return ItemTree(branching, items)
     shape = TreeShape(branching, leaves)
-    item_at_leaf = np.full(shape.num_leaves, VACANT, dtype=items.dtype)
+    item_at_leaf = np.full(shape.num_leaves, NOTHING, dtype=items.dtype)
     item_at_leaf[np.arange(items.size, dtype=np.int64) * leaves // max(items.size, 1)] = items
     return ItemTree(branching, item_at_leaf)
 
@@ -46,9 +47,7 @@ def random_order(num_items: int, *, generator: np.random.Generator) -> Int32Arra
     return generator.permutation(num_items).astype(np.int32)
 
 
-def category_order(
-    categories: pl.Series | Sequence[Any] | NDArray[Any], *, generator: np.random.Generator
-) -> Int32Array:
+def category_order(categories: pl.Series | Sequence[Any] | AnyArray, *, generator: np.random.Generator) -> Int32Array:
     """The items (items,) with those of one category side by side; categories and the items within each are shuffled.
 
     categories (items,): the category of each dense item. Items without one (null) form a group of their own.
@@ -96,9 +95,7 @@ def clustering_order(
     return order
 
 
-def _divided(
-    points: NDArray[np.float32], shape: TreeShape, *, level: int, generator: np.random.Generator
-) -> NDArray[np.intp]:
+def _divided(points: Float32Array, shape: TreeShape, *, level: int, generator: np.random.Generator) -> NDArray[np.intp]:
     """An order (points,) of points that stand node by node: within each node of the level, child by child."""
     first, end = shape.leaf_ranges(np.arange(shape.level_sizes[level]), level)
     child_first, child_end = shape.leaf_ranges(np.arange(shape.level_sizes[level + 1]), level + 1)
@@ -121,13 +118,13 @@ def _divided(
     return order
 
 
-def _sums(rows: NDArray[np.float32], first: Int64Array) -> NDArray[np.float32]:
+def _sums(rows: Float32Array, first: Int64Array) -> Float32Array:
     """Sums over consecutive groups of rows (rows, size), which begin at `first` (groups,): (groups, size)."""
     return np.add.reduceat(rows, first, axis=0)
 
 
-def _unit(vectors: NDArray[np.float32], *, otherwise: NDArray[np.float32]) -> NDArray[np.float32]:
+def _unit(vectors: Float32Array, *, otherwise: Float32Array) -> Float32Array:
     """Vectors (n, size) scaled to length 1; where one is zero, another in its place."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = np.where(lengths > 0, vectors / np.maximum(lengths, np.float32(1e-30)), otherwise)
+    unit: Float32Array = np.where(lengths > 0, vectors / np.maximum(lengths, np.float32(1e-30)), otherwise)
     return unit

@@ -8,11 +8,12 @@ request excludes is a sorted list of keys request * leaves + leaf. Both answer f
 from dataclasses import InitVar, dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
-from beamtree.tree.item_tree import VACANT, Int32Array, Int64Array, ItemTree
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Eligibility:
     """
 
     tree: ItemTree
-    allowed_items: InitVar[NDArray[np.bool_] | None] = field(default=None, kw_only=True)
+    allowed_items: InitVar[BoolArray | None] = field(default=None, kw_only=True)
     excluded_items: InitVar[tuple[Int32Array, Int64Array] | None] = field(default=None, kw_only=True)
     allowed_before: Int64Array = field(init=False, repr=False)
     excluded_keys: Int64Array = field(init=False, repr=False)
@@ -42,7 +43,7 @@ class Eligibility:
         return cls(tree, allowed_items=requests.allowed, excluded_items=excluded)
 
     def __post_init__(
-        self, allowed_items: NDArray[np.bool_] | None, excluded_items: tuple[Int32Array, Int64Array] | None
+        self, allowed_items: BoolArray | None, excluded_items: tuple[Int32Array, Int64Array] | None
     ) -> None:
         allowed_leaves = _allowed_leaves(self.tree, allowed_items=allowed_items)
         allowed_before = np.concatenate(([0], np.cumsum(allowed_leaves, dtype=np.int64)))
@@ -95,8 +96,8 @@ class Eligibility:
         return np.asarray(before_end - before_first, dtype=np.int64)
 
 
-def _allowed_leaves(tree: ItemTree, *, allowed_items: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-    occupied = np.asarray(tree.item_at_leaf != VACANT)
+def _allowed_leaves(tree: ItemTree, *, allowed_items: BoolArray | None) -> BoolArray:
+    occupied = np.asarray(tree.item_at_leaf != NOTHING)
     if allowed_items is None:
         return occupied
     if allowed_items.dtype != np.bool_ or allowed_items.shape != (tree.num_items,):
@@ -108,7 +109,7 @@ def _allowed_leaves(tree: ItemTree, *, allowed_items: NDArray[np.bool_] | None) 
 
 
 def _excluded_keys(
-    tree: ItemTree, *, allowed_leaves: NDArray[np.bool_], excluded_items: tuple[Int32Array, Int64Array]
+    tree: ItemTree, *, allowed_leaves: BoolArray, excluded_items: tuple[Int32Array, Int64Array]
 ) -> Int64Array:
     items, offsets = excluded_items
     if not offsets.size or offsets[0] != 0 or offsets[-1] != items.size or (np.diff(offsets) < 0).any():
@@ -116,13 +117,13 @@ def _excluded_keys(
             f"Expected offsets of excluded_items that rise from 0 to its {items.size} items, "
             f"got {np.array2string(offsets, threshold=10)}."
         )
-    if items.size and (items.min() < VACANT or items.max() >= tree.num_items):
+    if items.size and (items.min() < NOTHING or items.max() >= tree.num_items):
         raise InputError(
             f"Expected excluded items from 0 to {tree.num_items - 1} (or -1, unknown), "
             f"got {items.min()} to {items.max()}. Encode raw ids with the vocabulary of this tree."
         )
     request = np.repeat(np.arange(offsets.size - 1, dtype=np.int64), np.diff(offsets))
     leaf = tree.leaf_of_item[items].astype(np.int64)
-    counts = (items != VACANT) & allowed_leaves[leaf]
+    counts = (items != NOTHING) & allowed_leaves[leaf]
     keys = np.sort(request[counts] * tree.num_leaves + leaf[counts])
     return keys[np.diff(keys, prepend=-1) > 0]

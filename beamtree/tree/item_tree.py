@@ -13,13 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from beamtree.errors import InputError
+from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array
 
-Int32Array = NDArray[np.int32]
-Int64Array = NDArray[np.int64]
 ReadOnly = TypeVar("ReadOnly", bound=NDArray[np.generic])
-
-VACANT = -1
-"""What stands on a leaf without an item."""
 
 NO_ITEMS: Int32Array = np.empty(0, dtype=np.int32)
 
@@ -130,7 +126,7 @@ class ItemTree:
         object.__setattr__(self, "shape", TreeShape(self.branching, placed.size))
         leaf_of_item, returned = _invert(placed), placed.astype(np.int32)
         removed = _checked_removals(self.removed, num_items=leaf_of_item.size)
-        returned[leaf_of_item[removed]] = VACANT
+        returned[leaf_of_item[removed]] = NOTHING
         object.__setattr__(self, "removed", _read_only(removed))
         object.__setattr__(self, "leaf_of_item", _read_only(leaf_of_item))
         object.__setattr__(self, "item_at_leaf", _read_only(returned))
@@ -153,7 +149,7 @@ class ItemTree:
     @property
     def placement(self) -> Int32Array:
         """The item on each leaf (num_leaves,), removed ones included, -1 where the leaf is vacant."""
-        placed = np.full(self.num_leaves, VACANT, dtype=np.int32)
+        placed = np.full(self.num_leaves, NOTHING, dtype=np.int32)
         placed[self.leaf_of_item] = np.arange(self.num_items, dtype=np.int32)
         return placed
 
@@ -196,11 +192,11 @@ class ItemTree:
     def item_ancestors(self, items: ArrayLike, level: int | Int64Array) -> Int64Array:
         """The node of `level` above each item; -1 (no item) stays -1."""
         item_ids = np.asarray(items, dtype=np.int64)
-        return np.where(item_ids >= 0, self.ancestors(self.leaf_of_item[item_ids], level), VACANT)
+        return np.where(item_ids >= 0, self.ancestors(self.leaf_of_item[item_ids], level), NOTHING)
 
-    def occupied(self, level: int) -> NDArray[np.bool_]:
+    def occupied(self, level: int) -> BoolArray:
         """Whether any item that may be returned stands below each node of `level`: (level_sizes[level],)."""
-        nodes = self.ancestors(np.flatnonzero(self.item_at_leaf != VACANT), level)
+        nodes = self.ancestors(np.flatnonzero(self.item_at_leaf != NOTHING), level)
         has_item = np.zeros(self.level_sizes[level], dtype=np.bool_)
         has_item[nodes] = True
         return has_item
@@ -208,7 +204,7 @@ class ItemTree:
 
 def _invert(item_at_leaf: NDArray[np.integer]) -> Int32Array:
     """The leaf of every item; refuses a placement that is not one-to-one onto 0 .. items - 1."""
-    leaves = np.flatnonzero(item_at_leaf != VACANT)
+    leaves = np.flatnonzero(item_at_leaf != NOTHING)
     items = item_at_leaf[leaves].astype(np.int64)
     if not items.size:
         raise InputError("Expected at least one item on the leaves, all are vacant. Place every item of the catalogue.")
@@ -230,7 +226,7 @@ def _checked_removals(removed: ArrayLike, *, num_items: int) -> Int32Array:
     return items.astype(np.int32)
 
 
-def _fault(items: Int64Array, *, leaves: Int64Array, outside: NDArray[np.bool_]) -> str:
+def _fault(items: Int64Array, *, leaves: Int64Array, outside: BoolArray) -> str:
     """Names one leaf that carries an impossible or repeated item."""
     remedy = (
         f"Number the {items.size:,} placed items 0 to {items.size - 1:,}, each on one leaf, with -1 on vacant leaves."

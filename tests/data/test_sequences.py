@@ -1,12 +1,10 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
-from beamtree.errors import ArtefactError, DataError
+from beamtree.errors import DataError
 
 
 def sequences_of(*histories: list[int]) -> Sequences:
@@ -72,21 +70,3 @@ def test_flattening_all_spans_restores_the_items(histories: list[list[int]]) -> 
         sequences.items, starts=sequences.offsets[backwards], ends=sequences.offsets[backwards + 1]
     )
     assert [flat[offsets[at] : offsets[at + 1]].tolist() for at in range(len(histories))] == histories[::-1]
-
-
-def test_saved_sequences_come_back_memory_mapped(tmp_path: Path) -> None:
-    sequences_of([1, 2], [3]).save(tmp_path / "folder")
-    mapped = Sequences.load(tmp_path / "folder", mmap=True)
-    assert isinstance(mapped.items, np.memmap)
-    assert mapped.of(0).tolist() == [1, 2]
-    assert not isinstance(Sequences.load(tmp_path / "folder", mmap=False).items, np.memmap)
-
-
-def test_damaged_or_missing_files_are_an_artefact_error(tmp_path: Path) -> None:
-    with pytest.raises(ArtefactError, match="should hold saved sequences"):
-        Sequences.load(tmp_path)
-    sequences_of([1, 2], [3]).save(tmp_path)
-    path = tmp_path / "sequence_items.npy"
-    path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ArtefactError, match="should hold saved sequences"):
-        Sequences.load(tmp_path)

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beamtree.data.vocabulary import Vocabulary
-from beamtree.errors import ArtefactError, DataError, UnknownIdsError
+from beamtree.errors import DataError, UnknownIdsError
 
 integers = st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=50)
 texts = st.lists(st.text(max_size=5), unique=True, max_size=50)
@@ -87,13 +85,3 @@ def test_command_line_text_becomes_an_id_of_the_right_type() -> None:
     assert Vocabulary(pl.Series(["5"])).parse("05") == "05"
     with pytest.raises(UnknownIdsError, match="'u7'"):
         Vocabulary(pl.Series([5])).parse("u7")
-
-
-def test_parquet_round_trip_keeps_order_and_type(tmp_path: Path) -> None:
-    path = tmp_path / "users.parquet"
-    Vocabulary(pl.Series(["z", "a"])).write(path, column="user_id")
-    assert Vocabulary.read(path, column="user_id").ids.to_list() == ["z", "a"]
-    with pytest.raises(ArtefactError, match="item_id"):
-        Vocabulary.read(path, column="item_id")
-    with pytest.raises(ArtefactError, match="missing"):
-        Vocabulary.read(tmp_path / "missing.parquet")

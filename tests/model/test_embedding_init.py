@@ -6,7 +6,7 @@ import torch
 
 from beamtree.model.attention import TABLE_SCALE
 from beamtree.model.embedding_init import NOISE
-from beamtree.tree.item_tree import VACANT
+from beamtree.types import NOTHING
 from tests.small import fresh_attention, model_settings, random_tree, score_of
 
 
@@ -29,7 +29,7 @@ def test_a_node_starts_amid_the_known_items_below_it(
         for node in range(tree.level_sizes[level]):
             first, end = tree.leaf_ranges(node, level)
             below = tree.item_at_leaf[first:end]
-            below = below[below != VACANT]
+            below = below[below != NOTHING]
             below = below[vectors[below].any(axis=1)]
             expected = vectors[below].mean(axis=0) if below.size else np.zeros(settings.embedding_dim)
             np.testing.assert_allclose(started[tree.level_offsets[level] + node], expected, atol=1e-5)

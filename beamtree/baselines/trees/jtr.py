@@ -7,7 +7,6 @@ learning goes on. A search ranks the items of the best buckets by inner products
 
 Open in the papers: how often the buckets change (twice), how wide a beam is (ten buckets, in training and search), and
 how the ranking keeps up with an encoder that learns nodes: here the items of the target's bucket are one more level.
-`items_scored` of the index tells how much of the catalogue a beam ranks.
 """
 
 from dataclasses import dataclass

@@ -57,11 +57,6 @@ class JtrIndex:
             result.scores[request, : len(best)] = scores[best]
         return result
 
-    def items_scored(self, requests: Requests) -> Int64Array:
-        """How many items each request's beam reaches, (requests,): on a small catalogue they may be nearly all."""
-        reached = [self._items_of(self._leaves(query, self.effort)) for query in self.queries(requests)]
-        return np.array([len(items) for items in reached], dtype=np.int64)
-
     @torch.no_grad()
     def queries(self, requests: Requests) -> Float32Array:
         """Encodings (requests, width)."""

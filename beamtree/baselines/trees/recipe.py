@@ -51,9 +51,6 @@ class Recipe:
 PUBLISHED = Recipe()
 """As published: one target, random embeddings, a tree by category."""
 
-WARM = Recipe(target_horizon=10, targets_per_history=10, warm_start=True)
-"""With what the default has: several targets per history, embeddings and tree that start from co-occurrence."""
-
 
 def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_table: str) -> Config:
     """The settings of a tree system: the recipe's, with the comparison's protocol, seed, estimator and retrieval.

@@ -15,7 +15,7 @@ DATASET = dataset_of(LISTS, num_items=6)
 
 
 def network() -> LightGcn:
-    graph = Graph.of(Histories.of(DATASET.sequences), num_items=6)
+    graph = Graph.of(Histories.of_lists(LISTS), num_items=6)
     return LightGcn(tuned, graph, generator=torch.Generator().manual_seed(0))
 
 

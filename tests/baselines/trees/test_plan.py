@@ -12,7 +12,7 @@ from beamtree.baselines.protocol import Budget, CurvePoint
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.encoder import PLANNED, train_encoder
 from beamtree.baselines.trees.plan import Plan, make_plan
-from beamtree.baselines.trees.recipe import PUBLISHED, WARM, Recipe, system_config
+from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
 from beamtree.baselines.trees.run import TreeRun, part_of
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import split_users
@@ -91,7 +91,9 @@ def test_published_sizes_are_the_papers(dataset: Dataset) -> None:
     assert (training.batch_size, training.negatives, training.targets_per_history) == (100, 70, 1)
     assert model.first_vectors == "random"
     assert config.tree.order == "clustering", "this log has no categories"
-    assert run_of(dataset, small_budget(epochs=1.0), WARM).config.model.first_vectors == "cooccurrence"
+    assert (
+        run_of(dataset, small_budget(epochs=1.0), Recipe(warm_start=True)).config.model.first_vectors == "cooccurrence"
+    )
 
 
 def test_other_settings_and_budgets_have_another_folder(dataset: Dataset, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def learn_in_rounds(run: FitRun, estimator: Estimator | None) -> Rounds:
     With a folder for checkpoints, the state between two rounds is kept there, and within a round by the trainer.
     """
     config = run.config
-    identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint)
+    identity = run.identity
     rounds, score = _begin(run, identity=identity)
     if not run.parts:
         return rounds

@@ -15,7 +15,10 @@ from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import (
     BeamOption,
     ClusterOption,
+    ContextOption,
     ModelArgument,
+    UserFeatureOption,
+    UserTableOption,
     WorkersOption,
     WorkerThreadsOption,
     chosen_cluster,
@@ -47,15 +50,9 @@ def recommend(
     ] = None,
     log: Annotated[str | None, typer.Option(help="A log: recommend for its users.")] = None,
     users: Annotated[str | None, typer.Option(help="Only these users of the log: 7,8,9.")] = None,
-    user_table: Annotated[
-        str | None, typer.Option(help="What is known of the users of the log: the table that was fitted with.")
-    ] = None,
-    user_feature: Annotated[
-        list[str] | None, typer.Option(help="What is known of the person: city=Oslo, a column of the user table.")
-    ] = None,
-    context: Annotated[
-        list[str] | None, typer.Option(help="In which context: device=phone, a context column of the log.")
-    ] = None,
+    user_table: UserTableOption = None,
+    user_feature: UserFeatureOption = None,
+    context: ContextOption = None,
     out: OutOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many items each.")] = 20,
     beam: BeamOption = None,

@@ -44,7 +44,7 @@ def test_requests_are_checked_before_anything_is_searched(folder: Path) -> None:
     request = RecommendRequest(history=["i1"], user_features={"city": "Oslo"}, context={"device": "phone"})
     assert recommender.recommend([request, RecommendRequest(history=["i2"])])[0].items
     encoded = recommender.encode([request, RecommendRequest(history=["i2"])])
-    asked = recommender._batch(encoded)
+    asked = recommender.batch(encoded)
     assert asked.user_features is not None
     assert asked.context is not None
     assert asked.user_features.weights.sum(axis=1).tolist() == [1.0, 0.0]

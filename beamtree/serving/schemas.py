@@ -171,6 +171,9 @@ class Event(_Asked):
     timestamp: Annotated[StrictFloat | WholeNumber, Field(allow_inf_nan=False)] | None = Field(
         None, description="seconds since 1970; default: now"
     )
+    event_type: Annotated[StrictStr, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="such as view or buy: the event counts as the model was fitted to count it; default: 1"
+    )
 
 
 class EventsBody(_Asked):
@@ -410,6 +413,9 @@ class EventsAnswer(BaseModel):
     accepted: int
     repeated: bool | None = Field(
         None, description="with Idempotency-Key: whether it came before, so that nothing was added now"
+    )
+    ignored: int | None = Field(
+        None, description="of these, events of a type that the model was fitted to leave out; they are not kept"
     )
     unknown_ids: list[int | str] | None = None
 

@@ -369,24 +369,32 @@ class DeepTreeRetriever:
         *,
         interactions: InteractionLog | Source | None = None,
         user_table: Source | None = None,
+        context: Values | None = None,
     ) -> pl.DataFrame:
         """The score of each pair of a user and an item, in their order: columns user_id, item_id, score.
 
         pairs: (user, item) tuples, or a table or file with user_id and item_id. interactions: the log that holds the
-        users' histories, and user_table: as in `recommend`. The score is null where the model does not know the item,
-        or no item of the user's history.
+        users' histories, user_table and context: as in `recommend`. The score is null where the model does not know the
+        item, or neither an item of the user's history nor a feature of the request.
         """
         known = self._histories(interactions)
         table = read_pairs(pairs, columns=self.config.log.columns)
-        return score_pairs(self.recommender, known, table, user_table=self._users(user_table))
+        return score_pairs(self.recommender, known, table, user_table=self._users(user_table), context=context)
 
-    def score_histories(self, histories: Iterable[Ids], items: Iterable[Ids]) -> pl.DataFrame:
+    def score_histories(
+        self,
+        histories: Iterable[Ids],
+        items: Iterable[Ids],
+        *,
+        user_features: Sequence[Values] | None = None,
+        context: Sequence[Values] | None = None,
+    ) -> pl.DataFrame:
         """The scores of chosen items for bare histories: columns request, item_id, score.
 
-        items: a list of ids for each history. The score is null where the model does not know the item, or no item of
-        the history.
+        items: a list of ids for each history; user_features, context: as in `recommend_histories`. The score is null
+        where the model does not know the item, or neither an item of the history nor a feature.
         """
-        return score_histories(self.recommender, histories, items)
+        return score_histories(self.recommender, histories, items, user_features=user_features, context=context)
 
     def evaluate(
         self,

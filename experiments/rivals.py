@@ -105,7 +105,7 @@ def measure(
     seconds: dict[str, float] = {}
     training: list[Mapping[str, Any]] = []
     for split in _splits(prepared.dataset, prepared.config, folds=key["folds"]):
-        with _kept_encoders(encoders) as folder:
+        with kept_encoders(encoders) as folder:
             per_user, took, trained = _measure_split(
                 prepared.dataset, split, config=prepared.config, baselines=baselines, encoders=folder
             )
@@ -137,7 +137,7 @@ def measure(
         },
         "seconds": {name: round(value / len(found), 1) for name, value in seconds.items()},
         "weighing": [trained.get("weighing") for trained in training],
-        "commit": _commit(),
+        "commit": commit(),
         "settings": prepared.config.model_dump(mode="json"),
     }
 
@@ -152,7 +152,7 @@ def _measure_split(
         split,
         config=config,
         work=None,
-        listen=_print_event,
+        listen=print_event,
         should_stop=lambda: False,
         estimator_cache=encoders,
     )
@@ -172,7 +172,7 @@ def _measure_split(
 
 
 @contextmanager
-def _kept_encoders(folder: Path | None) -> Iterator[Path]:
+def kept_encoders(folder: Path | None) -> Iterator[Path]:
     """That folder, or one that is gone afterwards."""
     if folder is not None:
         yield folder
@@ -265,14 +265,16 @@ def _sentence(line: Line) -> str:
     return f"{line['data']} seed {line['seed']}: F@20 {own['f@20']:.4f} NDCG@20 {own['ndcg@20']:.4f}; ratios {ratios}"
 
 
-def _print_event(event: Event) -> None:
+def print_event(event: Event) -> None:
+    """Print what training validated and how the parts were weighed."""
     if isinstance(event, Validated):
         print(f"  {event.learner} {event.epoch:.2f} validation F@20 {event.metrics['f@20']:.4f}", flush=True)
     if isinstance(event, PartsWeighed):
         print(f"  weighed: validation F@20 {event.metric} {dict(event.weights)}", flush=True)
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit that is measured."""
     return subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()

@@ -36,8 +36,8 @@ def read_new_items(source: Source, *, like: pl.DataFrame, columns: Mapping[str, 
 def new_rows(table: pl.DataFrame, *, like: pl.DataFrame) -> pl.DataFrame:
     """The rows of a table in the columns and types of the item table `like`; columns that it lacks are null.
 
-    DataError for columns that the model was not fitted with, for values of another type, and for ids that repeat, are
-    missing, or are texts where those of the model are integers.
+    DataError for columns that the model was not fitted with, for values of another type, for vectors of another size,
+    and for ids that repeat, are missing, or are texts where those of the model are integers.
     """
     table = check_items(table, file="the table of new items")
     unknown = [name for name in table.columns if name not in like.columns]
@@ -52,6 +52,8 @@ def new_rows(table: pl.DataFrame, *, like: pl.DataFrame) -> pl.DataFrame:
         _of_type(table[name], dtype) if name in table.columns else pl.Series(name, [None] * len(table), dtype=dtype)
         for name, dtype in like.schema.items()
     ]
+    for column in columns:
+        _check_size(column, like=like[column.name])
     return pl.DataFrame(columns)
 
 
@@ -107,6 +109,19 @@ def _of_type(column: pl.Series, dtype: pl.DataType) -> pl.Series:
             return found
     shown = ", ".join(repr(value)[:SHOWN_CHARACTERS] for value in column.drop_nulls().head(SHOWN_VALUES).to_list())
     raise _wrong_type(column.name, dtype, got=f"{column.dtype} such as {shown}")
+
+
+def _check_size(column: pl.Series, *, like: pl.Series) -> None:
+    """DataError for vectors of another size than those of the fit, where these have one."""
+    if not isinstance(column.dtype, pl.List) or not column.dtype.inner.is_float():
+        return
+    known, given = (one.drop_nulls().list.len().unique() for one in (like, column))
+    if len(known) == 1 and not given.is_in(known.implode()).all():
+        wrong = given.filter(~given.is_in(known.implode())).item(0)
+        raise DataError(
+            f"Expected vectors of {known.item()} numbers in the column {column.name}, as when the model was fitted, "
+            f"got {wrong}. Make them with the same model of texts or images."
+        )
 
 
 def _wrong_type(name: str, dtype: pl.DataType, *, got: str) -> DataError:

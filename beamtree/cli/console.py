@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from beamtree import progress
+from beamtree.data.request_features import RequestFeatures
 from beamtree.training.events import Listener
 
 if TYPE_CHECKING:
@@ -67,3 +68,15 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
 def fit_progress(log_json: Path | None = None) -> AbstractContextManager[Listener]:
     """A listener that draws the progress of a fit among the messages; see `beamtree.progress`."""
     return progress.fit_progress(messages, log_json=log_json)
+
+
+def hint_at_user_table(read: RequestFeatures, users: str | None) -> None:
+    """Say that a model reads features of users where their table was not given."""
+    if read.user and users is None:
+        columns = ", ".join(column.name for column in read.user.columns)
+        messages.print(
+            f"The model reads features of users ({columns}): give their table with --users, or everybody is asked "
+            "without them.",
+            markup=False,
+            soft_wrap=True,
+        )

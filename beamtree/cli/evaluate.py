@@ -6,7 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from beamtree.cli.console import comparison_json, fit_progress, messages, results, show_comparison
+from beamtree.cli.console import (
+    comparison_json,
+    fit_progress,
+    hint_at_user_table,
+    messages,
+    results,
+    show_comparison,
+)
 from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import (
     BeamOption,
@@ -49,6 +56,7 @@ def evaluate(
     """
     retriever = DeepTreeRetriever.load(model)
     tops = parse_cutoffs(cutoffs)
+    hint_at_user_table(retriever.recommender.artefact.request_features, users)
     interactions = reading.read(log, retriever.config.log)
     kept = estimators_beside(model)
     trains = baselines not in ("none", "simple")

@@ -28,6 +28,7 @@ from beamtree.evaluation.protocol import describe_protocol
 from beamtree.progress import bullet_list
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.storage import MANIFEST
+from beamtree.training.checkpoint import OWNER
 from beamtree.training.exclusive import claimed_folder
 
 Holdout = Literal["users", "last", "time", "none"]
@@ -178,7 +179,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool, ha
         raise InputError(f"{out} is a file; --out takes a folder for the model.")
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
-    has_checkpoint = any(work_dir.glob(f"**/{MANIFEST}"))
+    has_checkpoint = any(manifest.parent.name != OWNER for manifest in work_dir.glob(f"**/{MANIFEST}"))
     if resume and not has_checkpoint and not has_estimator:
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")
     if restart and not has_checkpoint:

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
-from beamtree.cli.console import fit_progress, messages, results
+from beamtree.cli.console import fit_progress, hint_at_user_table, messages, results
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ModelArgument, estimators_beside
+from beamtree.cli.options import ModelArgument, UsersOption, estimators_beside
 from beamtree.cli.output import check_place_of, make_folder_of
 from beamtree.data.prepare import explain_decisions
 from beamtree.data.profile import LogProfile
@@ -37,6 +37,7 @@ def inspect(
     log: Annotated[
         str | None, typer.Option("--log", help="The log the model was fitted on: measure the model and write a report.")
     ] = None,
+    users: UsersOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Path of the report, default report.html; the JSON goes beside it."),
@@ -69,7 +70,8 @@ def inspect(
             model,
             log,
             out=out or DEFAULT_REPORT,
-            users=max_users or DEFAULT_USERS,
+            user_table=users,
+            max_users=max_users or DEFAULT_USERS,
             held_out=held_out,
             estimator=estimator,
             estimators=estimator_cache or estimators_beside(model),
@@ -79,6 +81,7 @@ def inspect(
         )
         return
     options = {
+        "--users": users,
         "--out": out,
         "--max-users": max_users,
         "--held-out": held_out,
@@ -119,7 +122,8 @@ def _diagnose(
     log: str,
     *,
     out: Path,
-    users: int,
+    user_table: str | None,
+    max_users: int,
     held_out: Literal["validation", "test"] | None,
     estimator: Literal["auto", "popularity", "encoder"] | None,
     estimators: Path,
@@ -138,8 +142,9 @@ def _diagnose(
 
     _check_out(out)
     retriever = DeepTreeRetriever.load(model)
+    hint_at_user_table(retriever.recommender.artefact.request_features, user_table)
     interactions = reading.read(log, retriever.config.log)
-    examined = examine(retriever, interactions, users=users, group=held_out, seed=seed)
+    examined = examine(retriever, interactions, users=max_users, group=held_out, seed=seed, user_table=user_table)
     chosen = None
     if examined.has_attention:
         with fit_progress() as listen:
@@ -234,6 +239,7 @@ def _facts(artefact: Artefact) -> dict[str, str]:
         "network weights": f"{network:,}",
         "index size": f"{index_bytes / 2**20:.2f} MB, {index_bytes / tree.num_items:.0f} bytes per item",
         **_log_facts(artefact),
+        **({"features": "\n".join(artefact.request_features.lines())} if artefact.request_features else {}),
         "split": str(training.get("split", "")),
         "training": _training_fact(training),
     }

@@ -20,6 +20,17 @@ ItemsOption = Annotated[str | None, typer.Option("--items", help="Item table wit
 UsersOption = Annotated[
     str | None, typer.Option("--users", help="User table with user_id, named as in the log, and any other columns.")
 ]
+UserTableOption = Annotated[
+    str | None,
+    typer.Option("--user-table", help="What is known of the users of the log: the table that was fitted with."),
+]
+UserFeatureOption = Annotated[
+    list[str] | None,
+    typer.Option("--user-feature", help="What is known of the person: city=Oslo, a column of the user table."),
+]
+ContextOption = Annotated[
+    list[str] | None, typer.Option("--context", help="In which context: device=phone, a context column of the log.")
+]
 ItemColumnOption = Annotated[
     list[str] | None,
     typer.Option("--item-column", help=f"Name in the item table: OURS=THEIRS, for {', '.join(MAPPABLE_ITEM_COLUMNS)}."),

@@ -15,7 +15,10 @@ from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import (
     BeamOption,
     ClusterOption,
+    ContextOption,
     ModelArgument,
+    UserFeatureOption,
+    UserTableOption,
     WorkersOption,
     WorkerThreadsOption,
     chosen_cluster,
@@ -47,15 +50,9 @@ def recommend(
     ] = None,
     log: Annotated[str | None, typer.Option(help="Recommend for the users of this log.")] = None,
     users: Annotated[str | None, typer.Option(help="Only these users of the log: 7,8,9.")] = None,
-    user_table: Annotated[
-        str | None, typer.Option(help="User table with the features of the users of the log, as given to the fit.")
-    ] = None,
-    user_feature: Annotated[
-        list[str] | None, typer.Option(help="Feature of the user: city=Oslo, a column of the user table.")
-    ] = None,
-    context: Annotated[
-        list[str] | None, typer.Option(help="Feature of the context: device=phone, a context column of the log.")
-    ] = None,
+    user_table: UserTableOption = None,
+    user_feature: UserFeatureOption = None,
+    context: ContextOption = None,
     out: OutOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of items.")] = 20,
     beam: BeamOption = None,

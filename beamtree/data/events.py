@@ -49,6 +49,22 @@ class EventTypes:
         """The types whose rows are not read."""
         return [name for name, weight in self.weights.items() if weight == 0.0]
 
+    def is_known(self, name: str) -> bool:
+        """Whether it is said what a type counts."""
+        return not self.weights or name in self.weights
+
+    def weight_of(self, name: str | None) -> float | None:
+        """What an event of a type counts as a target, 1 without a type; None where such events are left out.
+
+        A type of which nothing is said is left out too.
+        """
+        if name is None:
+            return 1.0
+        weight = self.weights.get(name, 0.0) if self.weights else 1.0
+        if weight == 0.0:
+            return None
+        return weight if not self.targets or name in self.targets else 0.0
+
     def weigh(self, frame: pl.DataFrame, *, origin: str) -> pl.DataFrame:
         """The frame with its column event_type replaced by weight, Float32; without either where all weights are 1.
 

@@ -105,7 +105,9 @@ class DatasetFeatures:
         return cls(users, contexts, read)
 
     def digest(self) -> str:
-        """Equal features, equal digest."""
+        """Equal features, equal digest; empty where none are read."""
+        if not self:
+            return ""
         return " ".join("" if rows is None else rows.digest() for rows in (self.users, self.contexts))
 
     def __bool__(self) -> bool:

@@ -10,6 +10,7 @@ from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.split import Split
+from beamtree.data.tables import Source
 from beamtree.diagnostics.accuracy import measure_accuracy
 from beamtree.diagnostics.averages import Average, average_over_histories
 from beamtree.diagnostics.beams import beam_widths, compare_beams, num_scanned_users
@@ -61,15 +62,21 @@ class Examined:
 
 
 def examine(
-    model: DeepTreeRetriever, interactions: InteractionLog, *, users: int, group: Group | None, seed: int
+    model: DeepTreeRetriever,
+    interactions: InteractionLog,
+    *,
+    users: int,
+    group: Group | None,
+    seed: int,
+    user_table: Source | None = None,
 ) -> Examined:
-    """Find the model's held-out users in its log again.
+    """Find the model's held-out users in its log again; user_table: the one that it was fitted with.
 
     DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
     is held out.
     """
     artefact = model.recommender.artefact
-    dataset = model.prepare(interactions)
+    dataset = model.prepare(interactions, users=user_table)
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))
     split = split_dataset(dataset, config=artefact.config)

@@ -6,7 +6,7 @@ from typing import Any
 
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
 from beamtree.fitting.planting import plant_first_tree
-from beamtree.fitting.run import FitRun
+from beamtree.fitting.run import FitRun, identity_of
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.validation import LARGEST_SCAN, MadeOnce, model_validation, sample_users
 from beamtree.model.estimator import Estimator
@@ -30,7 +30,7 @@ def learn_in_rounds(run: FitRun, strategies: Strategies, *, estimator: Estimator
     With a folder for checkpoints, the state between two rounds is kept there, and within a round by the trainer.
     """
     config = run.config
-    identity = Identity.of(config, data_fingerprint=run.dataset.fingerprint, strategies=strategies.beside(config))
+    identity = identity_of(run.dataset, config=config, strategies=strategies.beside(config))
     rounds, score = _begin(run, identity=identity)
     if not run.parts:
         return rounds

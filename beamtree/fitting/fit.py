@@ -14,7 +14,7 @@ from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
-from beamtree.fitting.run import FitRun, WorkDirectory
+from beamtree.fitting.run import FitRun, WorkDirectory, identity_of
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh
 from beamtree.model.attention import make_attention
@@ -65,6 +65,8 @@ def fit_model(
         )
     others = tell_items(parts, dataset.item_table)
     learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | others
+    if work is not None:
+        work.claim(identity_of(dataset, config=config, strategies=chosen.beside(config)))
     first_order(dataset, config=config)  # says what is missing before anything is learned
     instances = TrainingInstances(
         dataset.sequences,

@@ -11,9 +11,12 @@ from beamtree.errors import InterruptedTraining
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree
+from beamtree.training.checkpoint import OWNER, Checkpoint, Identity, load_checkpoint, save_checkpoint
 from beamtree.training.events import Listener
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
+
+KIND = "fit"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,15 @@ class WorkDirectory:
 
     directory: Path
     resume: bool
+
+    def claim(self, identity: Identity) -> None:
+        """Note whose checkpoints the folder keeps; ArtefactError where a resumed run is not the one that began here.
+
+        Noted before anything is learned, so that a run that was stopped at any stage is told from another one.
+        """
+        if self.resume and load_checkpoint(self.directory / OWNER, kind=KIND, identity=identity) is not None:
+            return
+        save_checkpoint(self.directory / OWNER, Checkpoint({}, {}), kind=KIND, identity=identity)
 
 
 @dataclass(frozen=True)
@@ -56,3 +68,13 @@ class FitRun:
                 raise InterruptedTraining(f"Stopped while {doing}. Nothing of that was saved: {kept}.")
 
         return on_step
+
+
+def identity_of(dataset: Dataset, *, config: Config, strategies: Mapping[str, str] | None = None) -> Identity:
+    """What a resumed run must share with the one that began: data, settings, features of users and contexts.
+
+    strategies: see `Identity.of`.
+    """
+    return Identity.of(
+        config, data_fingerprint=dataset.fingerprint, features=dataset.features.digest(), strategies=strategies
+    )

@@ -21,13 +21,13 @@ WITHOUT_HISTORY_EVERY = round(1.0 / NO_HISTORY_SHARE)
 
 def build_tower(run: FitRun, encoder: NextItemModel, tree: ItemTree) -> dict[str, AnyArray]:
     """The arrays of a tower over a tree, named by part."""
-    expectations = _training_expectations(run, encoder)
+    expectations = training_expectations(run, encoder)
     on_step = run.stop_while("building the tower")
     inner = inner_vectors(encoder.item_vectors(), expectations, tree, on_step=on_step)
     return {f"tower/{name}": array for name, array in tower_arrays(encoder, tree, inner=inner).items()}
 
 
-def _training_expectations(run: FitRun, encoder: NextItemModel) -> Float32Array:
+def training_expectations(run: FitRun, encoder: NextItemModel) -> Float32Array:
     """What the encoder expects after some of the histories that it learned from, (histories, width)."""
     generator = numpy_generator(run.config.training.seed, "guide")
     chosen = np.sort(generator.permutation(len(run.instances))[:GUIDING_HISTORIES])

@@ -99,13 +99,21 @@ def count_followers(
     """For each item what came within `window` interactions after it in the same span, itself left out.
 
     items, weights: the flat sequences. Of each list the `most` frequent are kept; equal counts go to the lower item.
-    Counted in the kernels where they were compiled and nothing is weighed, else in NumPy.
+    Counted in the kernels where they were compiled, else in NumPy, to the same numbers.
     """
-    if weights is None and native.is_available():
+    if native.is_available():
         from beamtree.native.counting import count_followers as count_in_kernels
 
         return CountedPairs(
-            *count_in_kernels(items, starts=spans.start, ends=spans.end, num_items=num_items, window=window, most=most)
+            *count_in_kernels(
+                items,
+                starts=spans.start,
+                ends=spans.end,
+                num_items=num_items,
+                window=window,
+                most=most,
+                weights=weights,
+            )
         )
     places, offsets = span_places(spans.start, spans.end)
     following = np.arange(len(places)) + 1
@@ -132,11 +140,12 @@ def count_company(
     flat, offsets, highest = _latest_distinct(items, spans, num_items=num_items, weights=weights)
     starts, ends = offsets[:-1], offsets[1:]
     had = np.bincount(flat, minlength=num_items)
-    if weights is None and native.is_available():
+    wanted: Counts = had if highest is None else np.bincount(flat, weights=highest**2, minlength=num_items)
+    if native.is_available():
         from beamtree.native.counting import count_company as count_in_kernels
 
-        return Company(CountedPairs(*count_in_kernels(flat, starts=starts, ends=ends, totals=had, most=most)), had, had)
-    wanted: Counts = had if highest is None else np.bincount(flat, weights=highest**2, minlength=num_items)
+        found = count_in_kernels(flat, starts=starts, ends=ends, totals=wanted, most=most, weights=highest)
+        return Company(CountedPairs(*found), had, wanted)
     root = np.sqrt(np.where(wanted > 0, wanted, 1))
     sizes = ends - starts
     pairs = _count_pairs(
@@ -223,13 +232,14 @@ def _summed(keys: Int64Array, weights: npt.NDArray[Any] | None) -> tuple[Int64Ar
         counts = np.bincount(keys - lowest, weights=weights, minlength=room)
         found = np.flatnonzero(counts)
         return found + lowest, counts[found]
-    order = np.argsort(keys, kind="stable")  # so that weights are added in one order on every machine
+    order = np.argsort(keys, kind="stable")  # so that weights are added in the order of the log, as in the kernels
     keys = keys[order]
-    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+    distinct = keys[is_first]
     if weights is None:
-        return keys[first], np.diff(np.append(first, len(keys)))
-    sums = np.add.reduceat(weights[order].astype(np.float64), first)
-    return keys[first][sums > 0.0], sums[sums > 0.0]
+        return distinct, np.diff(np.append(np.flatnonzero(is_first), len(keys)))
+    sums = np.bincount(np.cumsum(is_first) - 1, weights=weights[order])
+    return distinct[sums > 0.0], sums[sums > 0.0]
 
 
 def _by_source(flat: Int32Array, sizes: Int64Array, *, num_items: int) -> Iterator[Int64Array]:

@@ -23,12 +23,14 @@ MOST_HALF_LIVES = 40.0
 class Interaction(NamedTuple):
     """Somebody met an item.
 
-    before: the items that the same person met before, oldest first; time: in the units of the log, None where unknown.
+    before: the items that the same person met before, oldest first; time: in the units of the log, None where unknown;
+    weight: what it counts as something to be foreseen.
     """
 
     item: int
     before: Sequence[int]
     time: float | None
+    weight: float = 1.0
 
 
 class LiveMemory:
@@ -43,7 +45,7 @@ class LiveMemory:
         self._most_pairs = most_pairs
         self._num_items = len(known.popularity)
         self._pairs: Int64Array = np.empty(0, dtype=np.int64)
-        self._counts: Int64Array = np.empty(0, dtype=np.int64)
+        self._counts: Float64Array = np.empty(0, dtype=np.float64)
         trend = known.trend
         self._moment = self._newest = trend.moment
         self._faded: Float64Array = np.expm1(trend.demand.astype(np.float64))
@@ -53,39 +55,40 @@ class LiveMemory:
         """Take note of interactions, in their order."""
         self.num_interactions += len(interactions)
         met = [
-            earlier * self._num_items + interaction.item
+            (earlier * self._num_items + interaction.item, interaction.weight)
             for interaction in interactions
             for earlier in interaction.before[-self._window :]
-            if earlier != interaction.item
+            if earlier != interaction.item and interaction.weight > 0.0
         ]
         if met:
-            self._count(np.array(met, dtype=np.int64))
+            pairs, weights = zip(*met, strict=True)
+            self._count(np.array(pairs, dtype=np.int64), np.array(weights, dtype=np.float64))
         if self._faded.size:
             for interaction in interactions:
                 if interaction.time is not None:
-                    self._fade_in(interaction.item, interaction.time)
+                    self._fade_in(interaction.item, interaction.time, interaction.weight)
 
     def memory(self) -> Memory:
         """What is known now."""
         return replace(self._known, recent=self._recent(), trend=self._trend())
 
-    def _count(self, met: Int64Array) -> None:
-        """Add pairs, source * items + target, to the counts."""
+    def _count(self, met: Int64Array, weights: Float64Array) -> None:
+        """Add pairs, source * items + target, to the counts, each with its weight."""
         pairs = np.concatenate([self._pairs, met])
-        counts = np.concatenate([self._counts, np.ones(len(met), dtype=np.int64)])
+        counts = np.concatenate([self._counts, weights])
         self._pairs, place = np.unique(pairs, return_inverse=True)
-        self._counts = np.bincount(place, weights=counts).astype(np.int64)
+        self._counts = np.bincount(place, weights=counts).astype(np.float64, copy=False)
         if len(self._pairs) > self._most_pairs:
             kept = np.sort(np.argsort(-self._counts, kind="stable")[: self._most_pairs // 2])
             self._pairs, self._counts = self._pairs[kept], self._counts[kept]
 
-    def _fade_in(self, item: int, time: float) -> None:
-        """Counts are kept as of `_moment`: what comes later counts more than 1, instead of all others less."""
+    def _fade_in(self, item: int, time: float, weight: float) -> None:
+        """Counts are kept as of `_moment`: what comes later counts more, instead of all others less."""
         half_life = self._known.trend.half_life
         if time - self._moment > MOST_HALF_LIVES * half_life:
             self._faded *= np.exp2((self._moment - time) / half_life)
             self._moment = time
-        self._faded[item] += np.exp2((time - self._moment) / half_life)
+        self._faded[item] += weight * np.exp2((time - self._moment) / half_life)
         self._newest = max(self._newest, time)
 
     def _trend(self) -> Trend:

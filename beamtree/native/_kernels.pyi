@@ -192,6 +192,14 @@ def count_company(
     totals: NDArray[np.int64],
     most: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
+def count_weighted_company(
+    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    totals: NDArray[np.float64],
+    most: int,
+    weights: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]: ...
 def count_followers(
     items: NDArray[np.int32],
     starts: NDArray[np.int64],
@@ -199,7 +207,8 @@ def count_followers(
     num_items: int,
     window: int,
     most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
+    weights: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]: ...
 def adam(
     table: Any, *, first_moment: Any, second_moment: Any, rows: Any, gradients: Any, settings: AdamSettings
 ) -> None: ...

@@ -1,11 +1,20 @@
-"""Counts of the log in the kernels: what followed what, in one pass and in bounded memory."""
+"""Counts of the log in the kernels: what followed what and what came together, in one pass and in bounded memory.
+
+weights: (length of items,), 0 or more, what each interaction counts where it is pointed to; sums are in double
+precision, added in the order of the log. None: whole numbers.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from beamtree.native import _kernels
+
+Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
+"""Offsets (items + 1,), items and counts: lists that rise by item."""
 
 
 def count_followers(
@@ -16,12 +25,16 @@ def count_followers(
     num_items: int,
     window: int,
     most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]:
-    """Offsets (items + 1,), items and counts of what came within `window` positions after each item of the spans.
+    weights: NDArray[np.floating[Any]] | None = None,
+) -> Found:
+    """What came within `window` positions after each item of the spans; an item does not follow itself.
 
-    An item does not follow itself. Lists rise by item; the `most` frequent are kept, equal counts by the lower item.
+    The `most` frequent of each list are kept, equal counts by the lower item.
     """
-    return _kernels.count_followers(np.ascontiguousarray(items), starts, ends, num_items, window, most)
+    flat = np.ascontiguousarray(items)
+    if weights is None:
+        return _kernels.count_followers(flat, starts, ends, num_items, window, most)
+    return _kernels.count_followers(flat, starts, ends, num_items, window, most, _doubles(weights))
 
 
 def count_company(
@@ -29,11 +42,20 @@ def count_company(
     *,
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    totals: NDArray[Any],
     most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]:
-    """Offsets (items + 1,), items and counts of what shares spans with each item; a span holds an item once at most.
+    weights: NDArray[np.floating[Any]] | None = None,
+) -> Found:
+    """What shares spans with each item; a span holds an item once at most.
 
-    totals: (items,), in how many spans each item is. Lists rise by item; the `most` of the highest cosine are kept.
+    totals: (items,), in how many spans each item is, or with weights the sum of its squared ones. The `most` of the
+    highest cosine are kept of each list.
     """
-    return _kernels.count_company(np.ascontiguousarray(items), starts, ends, totals, most)
+    flat = np.ascontiguousarray(items)
+    if weights is None:
+        return _kernels.count_company(flat, starts, ends, totals, most)
+    return _kernels.count_weighted_company(flat, starts, ends, _doubles(totals), most, _doubles(weights))
+
+
+def _doubles(numbers: NDArray[Any]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(numbers, dtype=np.float64)

@@ -213,7 +213,7 @@ class Recommender:
         options = encoded.request.options
         items = self.ids.encode(answer.items)
         return trace_search(
-            self.engine, self._batch([encoded]), items=items, k=self._k(options), beam_width=self._beam(options)
+            self.engine, self.batch([encoded]), items=items, k=self._k(options), beam_width=self._beam(options)
         )
 
     @cached_property
@@ -251,7 +251,7 @@ class Recommender:
     def _searched(self, group: Sequence[EncodedRequest]) -> list[Recommendations]:
         """Answers for requests that agree in k, beam and allowed items."""
         options = group[0].request.options
-        requests = self._batch(group)
+        requests = self.batch(group)
         with self._turn:
             found = self.engine.search(requests, k=self._k(options), beam_width=self._beam(options))
         counts = (found.items >= 0).sum(axis=1).tolist()
@@ -273,7 +273,7 @@ class Recommender:
             )
         return answers
 
-    def _batch(self, group: Sequence[EncodedRequest]) -> Requests:
+    def batch(self, group: Sequence[EncodedRequest]) -> Requests:
         """Requests that agree in what is allowed, as the engine takes them."""
         times = [one.request.time for one in group]
         user_features, context = self._features(group)

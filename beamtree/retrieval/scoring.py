@@ -1,27 +1,26 @@
 """Scores of chosen items: for pairs of a user and an item, or for histories and items, as tables."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from beamtree.data.columns import ITEM_ID, USER_ID
-from beamtree.data.features import Features
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.parse import ID_KINDS, parse_ids, unify_ids
 from beamtree.data.raw_ids import id_list
 from beamtree.data.rejects import ParsedColumn, check_rows
-from beamtree.data.requests import Histories, Requests
+from beamtree.data.request_features import Values
 from beamtree.data.tables import Source, read_tables
 from beamtree.data.ties import settle_ties
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, InputError
-from beamtree.retrieval.allowed import known_items
 from beamtree.retrieval.histories import LogHistories
-from beamtree.retrieval.recommender import Recommender
-from beamtree.retrieval.tables import REQUEST, REQUESTS_AT_A_TIME, list_of_histories
+from beamtree.retrieval.recommender import EncodedRequest, Recommender
+from beamtree.retrieval.request import RecommendRequest
+from beamtree.retrieval.tables import REQUEST, REQUESTS_AT_A_TIME, list_of_histories, one_each
 from beamtree.retrieval.user_rows import UserRows
 from beamtree.types import NOTHING, Float32Array, Int32Array
 
@@ -76,11 +75,13 @@ def score_pairs(
     pairs: pl.DataFrame,
     *,
     user_table: pl.DataFrame | None = None,
+    context: Values | None = None,
 ) -> pl.DataFrame:
     """Each pair (user_id, item_id) with its score, in the order of the pairs.
 
-    The score is null where the model does not know the item or it was removed, and where it knows no item of the user's
-    history in the log. user_table: what is known of users.
+    The score is null where the model does not know the item or it was removed, and where it knows neither an item of
+    the user's history in the log nor a feature of the request. user_table: what is known of users; context: in which
+    all of them ask. FeatureError for unknown columns and values of another type.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     users, items = (
@@ -88,63 +89,71 @@ def score_pairs(
         _dense(recommender.artefact.items, pairs[ITEM_ID]),
     )
     asked = np.unique(users[users != NOTHING])
-    known = [recommender.ids.encode_respelled(id_list(histories.at(int(user)), what="history")) for user in asked]
-    read = recommender.artefact.request_features
-    rows = UserRows(user_table, read)
-    features = read.of_users([rows.of(histories.user_ids[int(user)]) for user in asked])
+    rows = UserRows(user_table, recommender.artefact.request_features)
+    named = [histories.user_ids[int(user)] for user in asked]
+    encoded = recommender.encode(
+        [RecommendRequest(user=user, user_features=rows.of(user), context=context or {}) for user in named],
+        histories=histories,
+    )
     scores = _score(
         recommender,
-        known,
+        encoded,
         requests=np.searchsorted(asked, users),
         items=np.where(users == NOTHING, NOTHING, items),
-        user_features=features,
     )
     return pairs.select(USER_ID, ITEM_ID).with_columns(_nullable(scores))
 
 
-def score_histories(recommender: Recommender, histories: Any, items: Any) -> pl.DataFrame:
+def score_histories(
+    recommender: Recommender,
+    histories: Any,
+    items: Any,
+    *,
+    user_features: Sequence[Values] | None = None,
+    context: Sequence[Values] | None = None,
+) -> pl.DataFrame:
     """Scores of chosen items for bare histories: columns request, item_id, score.
 
-    items: a list of ids for each history. The score is null where the model does not know the item, or none of the
-    history. InputError where there are not as many lists as histories.
+    items: a list of ids for each history; user_features, context: values by column for each. The score is null where
+    the model does not know the item, or neither an item of the history nor a feature. InputError where there are not
+    as many lists as histories, FeatureError for unknown columns and values of another type.
     """
     listed, wanted = list_of_histories(histories), list_of_histories(items, what="items")
     if len(listed) != len(wanted):
         raise InputError(f"Expected a list of items for each of {len(listed)} histories, got {len(wanted)}.")
-    known = [known_items(recommender.ids, history, what="history", unknown=[]) for history in listed]
+    encoded = recommender.encode(
+        RecommendRequest(history=history, user_features=user, context=around)
+        for history, user, around in zip(
+            listed,
+            one_each(user_features, listed, what="user_features"),
+            one_each(context, listed, what="context"),
+            strict=True,
+        )
+    )
     raw = [recommender.ids.check(id_list(some, what="items"), what="items") for some in wanted]
     requests = np.repeat(np.arange(len(raw)), [len(some) for some in raw])
     flat = [one for some in raw for one in some]
     kind = pl.Int64 if recommender.ids.holds_integers else pl.String
-    scores = _score(recommender, known, requests=requests, items=recommender.ids.encode(flat))
+    scores = _score(recommender, encoded, requests=requests, items=recommender.ids.encode(flat))
     return pl.DataFrame({REQUEST: requests, ITEM_ID: pl.Series(flat, dtype=kind)}).with_columns(_nullable(scores))
 
 
 def _score(
-    recommender: Recommender,
-    histories: list[Int32Array],
-    *,
-    requests: np.ndarray[Any, Any],
-    items: Int32Array,
-    user_features: Features | None = None,
+    recommender: Recommender, encoded: Sequence[EncodedRequest], *, requests: np.ndarray[Any, Any], items: Int32Array
 ) -> Float32Array:
-    """Scores (n,) of dense items (n,) for the histories that `requests` (n,) number.
+    """Scores (n,) of dense items (n,) for the encoded requests that `requests` (n,) number.
 
-    NaN where either is unknown, and where the item was removed.
+    NaN where the item is unknown or was removed, and for cold starts.
     """
     scores = np.full(len(items), np.nan, dtype=np.float32)
     tree = recommender.artefact.tree
     places = np.flatnonzero((items != NOTHING) & ~np.isin(items, tree.removed))
     places = places[np.argsort(requests[places], kind="stable")]
-    bounds = np.searchsorted(requests[places], np.arange(len(histories) + 1))
-    warm = [row for row, history in enumerate(histories) if len(history) and bounds[row] < bounds[row + 1]]
+    bounds = np.searchsorted(requests[places], np.arange(len(encoded) + 1))
+    warm = [row for row, one in enumerate(encoded) if not one.is_cold_start and bounds[row] < bounds[row + 1]]
     for first in range(0, len(warm), REQUESTS_AT_A_TIME):
         block = warm[first : first + REQUESTS_AT_A_TIME]
-        asked = Requests(
-            Histories.of_lists([histories[row] for row in block]),
-            user_features=None if user_features is None else user_features.take(np.array(block)),
-        )
-        prepared = recommender.engine.scorer.prepare(asked)
+        prepared = recommender.engine.scorer.prepare(recommender.batch([encoded[row] for row in block]))
         for number, row in enumerate(block):
             own = places[bounds[row] : bounds[row + 1]]
             scores[own] = prepared.scores(number, tree.height, tree.leaf_of_item[items[own]].astype(np.int64))

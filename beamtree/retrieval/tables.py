@@ -50,8 +50,8 @@ def recommend_histories(
         RecommendRequest(history=history, user_features=user, context=around, options=options)
         for history, user, around in zip(
             listed,
-            _one_each(user_features, listed, what="user_features"),
-            _one_each(context, listed, what="context"),
+            one_each(user_features, listed, what="user_features"),
+            one_each(context, listed, what="context"),
             strict=True,
         )
     ]
@@ -156,7 +156,8 @@ def list_of_histories(histories: Any, *, what: str = "histories") -> list[Any]:
     return listed
 
 
-def _one_each(values: Sequence[Values] | None, histories: list[Any], *, what: str) -> Sequence[Values]:
+def one_each(values: Sequence[Values] | None, histories: list[Any], *, what: str) -> Sequence[Values]:
+    """Values by column for each history, empty ones where none are given; InputError where there are not as many."""
     if values is None:
         return [{}] * len(histories)
     if isinstance(values, Mapping) or len(values) != len(histories):

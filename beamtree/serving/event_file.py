@@ -22,7 +22,7 @@ from beamtree.errors import DataError
 from beamtree.storage import replace_file
 
 APPLICATION_ID = 0x6265616D
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 LOCK_SECONDS = 0.05
 DAY = 86_400.0
 KEY_SECONDS = DAY
@@ -39,6 +39,7 @@ _FORMAT_2 = (
     "CREATE TABLE changes (erasures NOT NULL)",
     "INSERT INTO changes VALUES (0)",
 )
+_FORMAT_3 = "ALTER TABLE events ADD COLUMN event_type"
 
 
 class FileReplaced(Exception):
@@ -55,11 +56,12 @@ class FileLocked(Exception):
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """A user met an item at a moment, in seconds since 1970."""
+    """A user met an item at a moment, in seconds since 1970. event_type: how, None where that was not said."""
 
     user: Id
     item: Id
     timestamp: float
+    event_type: str | None = None
 
 
 class EventFile:
@@ -115,8 +117,8 @@ class EventFile:
             return False
         received = self._clock()
         self._connection.executemany(
-            "INSERT INTO events (user, item, timestamp, received) VALUES (?, ?, ?, ?)",
-            ((event.user, event.item, event.timestamp, received) for event in events),
+            "INSERT INTO events (user, item, timestamp, received, event_type) VALUES (?, ?, ?, ?, ?)",
+            ((event.user, event.item, event.timestamp, received, event.event_type) for event in events),
         )
         return True
 
@@ -152,13 +154,13 @@ class EventFile:
         """Events that were not read before, whoever wrote them, some thousands at a time."""
         while True:
             rows = self._connection.execute(
-                "SELECT id, user, item, timestamp FROM events WHERE id > ? ORDER BY id LIMIT ?",
+                "SELECT id, user, item, timestamp, event_type FROM events WHERE id > ? ORDER BY id LIMIT ?",
                 (self._last_read, ROWS_AT_A_TIME),
             ).fetchall()
             if not rows:
                 return
             self._last_read = rows[-1][0]
-            yield [StoredEvent(user, item, timestamp) for _, user, item, timestamp in rows]
+            yield [StoredEvent(*columns) for _, *columns in rows]
 
     def pass_over(self) -> None:
         """Take all events that are in the file by now as read."""
@@ -215,10 +217,12 @@ class EventFile:
             if version == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(_FORMAT_1)
-            if version < FORMAT_VERSION:
+            if version < 2:
                 for statement in _FORMAT_2:
                     connection.execute(statement)
                 connection.execute("UPDATE events SET received = ?", (self._clock(),))
+            if version < FORMAT_VERSION:
+                connection.execute(_FORMAT_3)
                 connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _find_version(self) -> int:

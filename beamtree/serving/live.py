@@ -2,7 +2,7 @@
 
 Every server reads the same file, so that replicas remember the same. What a model has learned already is not counted
 again: events up to the newest interaction of its log only tell who had what before. A new model starts over with the
-events that are newer than its own log.
+events that are newer than its own log. An event counts what the model was fitted to count its type; without one, 1.
 """
 
 import logging
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from beamtree.data.events import EventTypes
 from beamtree.data.parse import seconds_per_unit
 from beamtree.data.vocabulary import Id
 from beamtree.model.live_memory import Interaction, LiveMemory
@@ -51,6 +52,7 @@ class LiveEvents:
         self._seconds: float | None = None
         self._newest_learned = 0.0
         self._window = 0
+        self._event_types: EventTypes | None = None
         self._before_event: OrderedDict[Id, deque[int]] = OrderedDict()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="live events", daemon=True)
@@ -81,20 +83,21 @@ class LiveEvents:
         if self._memory is None:
             return False
         rows = self._connection.execute(
-            "SELECT id, user, item, timestamp FROM events WHERE id > ? ORDER BY id LIMIT ?",
+            "SELECT id, user, item, timestamp, event_type FROM events WHERE id > ? ORDER BY id LIMIT ?",
             (self._last_read, EVENTS_AT_A_TIME),
         ).fetchall()
         if not rows:
             return False
         dense = _encoded([row[2] for row in rows], model)
         met = []
-        for (_, user, _, timestamp), item in zip(rows, dense, strict=True):
-            if item < 0:
+        for (_, user, _, timestamp, event_type), item in zip(rows, dense, strict=True):
+            weight = 1.0 if self._event_types is None else self._event_types.weight_of(event_type)
+            if item < 0 or weight is None:
                 continue
             before = self._before(user, model)
             time = None if self._seconds is None else timestamp / self._seconds
             if time is None or time > self._newest_learned:
-                met.append(Interaction(item, list(before), time))
+                met.append(Interaction(item, list(before), time, weight))
             before.append(item)
         self._last_read = rows[-1][0]
         if met:
@@ -110,6 +113,8 @@ class LiveEvents:
         if not counted:
             return
         memory = Memory.from_arrays(counted)
+        settings = model.artefact.config.log
+        self._event_types = EventTypes.of(settings.event_weights, settings.target_events)
         self._window = model.artefact.config.memory.window
         self._memory = LiveMemory(memory, window=self._window)
         self._newest_learned = memory.trend.moment

@@ -21,6 +21,8 @@ from beamtree.types import AnyArray
 
 FORMAT_VERSION = 4
 ARRAYS_FILE = "state.safetensors"
+OWNER = "run"
+"""The folder in which a work directory says whose checkpoints it keeps."""
 
 Arrays = dict[str, AnyArray]
 
@@ -30,21 +32,25 @@ class Identity:
     """What two runs must share for one to go on where the other stopped.
 
     key: fingerprint of the data, or of everything that decides what is kept. settings: section -> name -> value,
-    compared one by one so that a refusal can name those that differ.
+    compared one by one so that a refusal can name those that differ. features: digest of the features of users and
+    contexts, empty where none are read.
     """
 
     key: str
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    features: str = ""
 
     @classmethod
-    def of(cls, config: Config, *, data_fingerprint: str, strategies: Mapping[str, str] | None = None) -> "Identity":
+    def of(
+        cls, config: Config, *, data_fingerprint: str, features: str = "", strategies: Mapping[str, str] | None = None
+    ) -> "Identity":
         """Identity of a run with these settings on this data; how often checkpoints are written does not matter.
 
         strategies: the names of those that the settings did not choose, by what they are for.
         """
         settings = config.model_dump(mode="json") | {"strategies": dict(strategies or {})}
         del settings["training"]["checkpoint_minutes"]
-        return cls(key=data_fingerprint, settings=settings)
+        return cls(key=data_fingerprint, settings=settings, features=features)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, kind: str, ident
     manifest: dict[str, Any] = {
         "kind": _full_kind(kind),
         "format_version": FORMAT_VERSION,
-        "identity": {"key": identity.key, "settings": identity.settings},
+        "identity": {"key": identity.key, "settings": identity.settings, "features": identity.features},
         "progress": checkpoint.progress,
     }
     manifest["sha256"] = _digest(manifest)
@@ -126,6 +132,11 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
         raise ArtefactError(
             f"The checkpoint in {directory} was made from another log. "
             "Give the same log, or start again: --restart (resume=False)."
+        )
+    if kept.get("features", "") != identity.features:
+        raise ArtefactError(
+            f"The checkpoint in {directory} was made with other features of users or contexts. Give the same user "
+            "table (--users) and the same context columns, or start again: --restart (resume=False)."
         )
     then, now = _flat(kept["settings"]), _flat(identity.settings)
     changed = [

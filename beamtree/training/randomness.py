@@ -19,6 +19,8 @@ Purpose = Literal[
     "guide",
     "newest",
     "update",
+    "new targets",
+    "subtree",
 ]
 
 _STREAM: dict[Purpose, int] = {
@@ -34,6 +36,8 @@ _STREAM: dict[Purpose, int] = {
     "guide": 10,
     "newest": 11,
     "update": 12,
+    "new targets": 13,
+    "subtree": 14,
 }
 
 

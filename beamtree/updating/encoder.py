@@ -12,10 +12,11 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.fitting.computation import learning_device
+from beamtree.fitting.run import identity_of
 from beamtree.model.features import RequestVectors
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.tower import TOWER
-from beamtree.training.checkpoint import Arrays, Identity
+from beamtree.training.checkpoint import Arrays
 from beamtree.training.estimate import sequence_learner
 from beamtree.training.events import ESTIMATOR, Listener
 from beamtree.training.horizon import TargetHorizon
@@ -95,10 +96,9 @@ def learn_on(
         learner.restore_optimiser(moments)
     plan = None
     if continuation.directory is not None:
-        identity = Identity.of(config, data_fingerprint=dataset.fingerprint)
         plan = CheckpointPlan(
             continuation.directory,
-            identity,
+            identity_of(dataset, config=config),
             resume=continuation.resume,
             minutes=config.training.checkpoint_minutes,
         )

@@ -55,8 +55,11 @@ def _in_types_of(known: pl.DataFrame, given: pl.DataFrame) -> pl.DataFrame:
     for column in given.iter_columns():
         dtype = known.schema.get(column.name, column.dtype)
         cast = column.cast(dtype, strict=False)
-        if cast.null_count() > column.null_count():
-            wrong = column.filter(cast.is_null() & column.is_not_null()).item(0)
+        is_lost = cast.is_null() & column.is_not_null()
+        if dtype.is_numeric() and column.dtype.is_numeric():
+            is_lost |= (cast.cast(pl.Float64) != column.cast(pl.Float64)).fill_null(value=False)
+        if is_lost.any():
+            wrong = column.filter(is_lost).item(0)
             raise DataError(
                 f"Expected the column {column.name} as {dtype}, as the model was fitted with it, got {wrong!r}. Give "
                 "values of that type, or leave the column out."

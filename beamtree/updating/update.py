@@ -2,6 +2,7 @@
 
 New items find their places in the tree first, by what is known of them and by their first rows. Then the encoder learns
 on, everything that is counted is counted again, and the vectors of inner nodes follow; the weights of the parts stay.
+Subtrees that lead to their items less well than before are placed anew, unless that finds less.
 """
 
 import time
@@ -13,7 +14,6 @@ import polars as pl
 
 from beamtree.artefact import Artefact
 from beamtree.catalogue.change import change_catalogue
-from beamtree.config import Config
 from beamtree.data.columns import ITEM_ID
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.parse import seconds_per_unit
@@ -22,48 +22,28 @@ from beamtree.errors import InputError, UpdateRefused
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import evaluate, excludes_seen
-from beamtree.fitting.run import FitRun
-from beamtree.fitting.tower import build_tower
 from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.model.counting import count_items
 from beamtree.model.memory import Memory
 from beamtree.model.tower import TOWER
 from beamtree.model.trend import Trend
 from beamtree.retrieval.recommender import Recommender
-from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import TrainingInstances
 from beamtree.types import AnyArray
-from beamtree.updating.encoder import Continuation, learn_on, saved_encoder
+from beamtree.updating.encoder import Continuation
 from beamtree.updating.rows import ExtendedLog, extend_log, hold_out_newest, newer_rows
 from beamtree.updating.state import LearnedLog, UpdateState
+from beamtree.updating.tower import FallenSubtrees, learn_tower
+from beamtree.updating.verdict import Replacement, Verdict
 
 MEMORY = "memory"
-CHOSEN_BY = "recall@20"
-"""What must not fall for an update to be taken."""
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """The model before and after an update, asked what some users did in the new rows."""
-
-    before: Metrics
-    after: Metrics
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether the update would do worse than what is in use."""
-        return self.after[CHOSEN_BY] < self.before[CHOSEN_BY]
-
-    def __str__(self) -> str:
-        before, after = self.before[CHOSEN_BY], self.after[CHOSEN_BY]
-        return f"{CHOSEN_BY} on the newest rows of {self.after.num_users:,} users: {before:.4f} before, {after:.4f} now"
 
 
 @dataclass(frozen=True, eq=False)
 class Updated:
     """A model that went on, what it needs to go on again, and what happened.
 
-    verdict: None where no user who was known before has new rows.
+    verdict: None where no user who was known before has new rows. replacement: what became of subtrees whose likelihood
+    fell, where there are any.
     """
 
     artefact: Artefact
@@ -74,6 +54,7 @@ class Updated:
     new_users: int
     new_items: int
     seconds: float
+    replacement: Replacement | None = None
 
     def refuse_if_worse(self) -> None:
         """UpdateRefused where the update does worse than the model before it."""
@@ -89,6 +70,7 @@ class Updated:
         return [
             f"{self.new_rows:,} new rows{skipped}",
             f"{self.new_users:,} new users, {self.new_items:,} new items",
+            *([] if self.replacement is None else [str(self.replacement)]),
             *([] if self.verdict is None else [str(self.verdict)]),
             f"{self.seconds:.1f} s",
         ]
@@ -128,10 +110,10 @@ def update_model(
     extended = replace(extended, dataset=extended.dataset.reading(artefact.request_features))
     split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
     weights = dict(grown.weights)
-    optimiser, trend = dict(state.optimiser), None
+    optimiser, trend, tower = dict(state.optimiser), None, None
     if TOWER in artefact.config.model.parts:
-        tower, optimiser = _tower(grown, extended, split, optimiser=optimiser, continuation=continuation)
-        weights |= tower
+        tower = learn_tower(grown, extended, split, optimiser=optimiser, continuation=continuation)
+        weights, optimiser = weights | tower.arrays, tower.optimiser
     if MEMORY in artefact.config.model.parts:
         trend = _weighed_trend(artefact, state.log, extended, split)
         weights |= _memory(grown, extended, split, trend=trend)
@@ -148,10 +130,16 @@ def update_model(
         data_fingerprint=dataset.fingerprint,
     )
     verdict = _verdict(artefact, now, extended, split)
+    replacement = None
+    if tower is not None and tower.fallen is not None and verdict is not None:
+        now, replacement = _try_replacement(now, tower.fallen, verdict, extended, split)
+        verdict = replace(verdict, after=replacement.kept)
     seconds = time.monotonic() - started
     report: dict[str, Any] = {"rows": extended.num_new, "split": split.description, "seconds": round(seconds, 1)}
     if trend is not None:
         report["trend"] = asdict(trend)
+    if replacement is not None:
+        report["replacement"] = replacement.as_json()
     return Updated(
         replace(
             now,
@@ -165,6 +153,7 @@ def update_model(
         new_users=len(dataset.users) - len(state.log.users),
         new_items=new_items.height,
         seconds=seconds,
+        replacement=replacement,
     )
 
 
@@ -185,39 +174,6 @@ def _new_items(artefact: Artefact, rows: pl.DataFrame, items: pl.DataFrame | Non
     undescribed = met.join(described, on=ITEM_ID, how="anti")
     everything = pl.concat([described, undescribed], how="diagonal_relaxed")
     return everything.join(known.to_frame(), on=ITEM_ID, how="anti", maintain_order="left")
-
-
-def _tower(
-    grown: Artefact, extended: ExtendedLog, split: Split, *, optimiser: dict[str, AnyArray], continuation: Continuation
-) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
-    """The tower's arrays, named by part, after its encoder has learned on, and the optimiser's."""
-    config, dataset = grown.config, extended.dataset
-    encoder = saved_encoder(grown)
-    moments = learn_on(
-        encoder,
-        dataset,
-        split,
-        known_end=extended.known_end,
-        optimiser=optimiser,
-        config=config,
-        continuation=continuation,
-    )
-    arrays = build_tower(_run(extended, split, config=config, continuation=continuation), encoder.cpu(), grown.tree)
-    return arrays | {"tower/weight": grown.weights["tower/weight"]}, moments
-
-
-def _run(extended: ExtendedLog, split: Split, *, config: Config, continuation: Continuation) -> FitRun:
-    """The update as the stages of a fit know it."""
-    dataset = extended.dataset
-    instances = TrainingInstances(
-        dataset.sequences,
-        split.train,
-        first_target=split.first_target,
-        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
-        times=dataset.timestamps,
-        features=dataset.features,
-    )
-    return FitRun(dataset, split, config, None, continuation.listen, continuation.should_stop, instances)
 
 
 def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: TrendChoice | None) -> dict[str, AnyArray]:
@@ -276,9 +232,19 @@ def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, s
 def _verdict(before: Artefact, after: Artefact, extended: ExtendedLog, split: Split) -> Verdict | None:
     if not len(split.validation):
         return None
+    return Verdict(_asked(before, extended, split), _asked(after, extended, split))
 
-    def asked(artefact: Artefact) -> Metrics:
-        search = BeamSearch(Recommender(artefact).engine, artefact.config.retrieval.beam_width)
-        return evaluate(search, extended.dataset, split.validation, config=artefact.config, cutoffs=(20,))
 
-    return Verdict(asked(before), asked(after))
+def _try_replacement(
+    now: Artefact, fallen: FallenSubtrees, verdict: Verdict, extended: ExtendedLog, split: Split
+) -> tuple[Artefact, Replacement]:
+    """The model with these subtrees placed anew where it does not find less, else as it is; and what came of it."""
+    placed = fallen.placed
+    moved = replace(now, tree=placed.tree, weights={**now.weights, "tower/node_table": placed.node_table})
+    replacement = Replacement(fallen, verdict.after, _asked(moved, extended, split))
+    return moved if replacement.is_kept else now, replacement
+
+
+def _asked(artefact: Artefact, extended: ExtendedLog, split: Split) -> Metrics:
+    search = BeamSearch(Recommender(artefact).engine, artefact.config.retrieval.beam_width)
+    return evaluate(search, extended.dataset, split.validation, config=artefact.config, cutoffs=(20,))

@@ -283,3 +283,12 @@ def test_integers_may_stand_in_a_column_of_decimals_but_not_the_reverse() -> Non
     assert after.item_table.tail(2).select("price", "year").rows() == [(3.0, 2001), (None, None)]
     with pytest.raises(DataError, match=r"column year as Int64, .* got Float64 such as 1999\.5"):
         change_catalogue(model, add=rows(7, year=[1999.5]))
+
+
+def test_vectors_of_another_size_are_refused() -> None:
+    model = tiny_model(random_tree(6, branching=2, seed=5))
+    model = replace(model, item_table=model.item_table.with_columns(text=pl.Series([[0.5, 1.0]] * 5 + [None])))
+    after = change_catalogue(model, add=rows(7, 8, text=[[1.0, 2.0], None])).artefact
+    assert after.item_table["text"].to_list()[-2:] == [[1.0, 2.0], None]
+    with pytest.raises(DataError, match=r"Expected vectors of 2 numbers in the column text, .* got 3\."):
+        change_catalogue(model, add=rows(7, text=[[1.0, 2.0, 3.0]]))

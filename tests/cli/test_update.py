@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from beamtree.artefact import load_artefact
@@ -103,6 +104,64 @@ def test_one_writer_at_a_time(beamtree: Command, model: Path) -> None:
         assert "Another update writes to model: process" in refused.message
         assert contents(model) == before
     assert beamtree("update", "model", "--remove", "100").code == 0
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that was fitted with tables of items and users, a context column and weighed event types."""
+    folder = tmp_path_factory.mktemp("described") / "model"
+    rows = [
+        (user, (7 * user + place) % 15, 10 * place + 1, "view", hour)
+        for user in range(20)
+        for place, hour in enumerate([8, 9, 10, 11])
+    ]
+    log = pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp", "event_type", "hour"], orient="row")
+    items = pl.DataFrame({"item_id": range(15), "price": [float(item) for item in range(15)]})
+    users = pl.DataFrame({"user_id": range(20), "age": range(20, 40)})
+    config = small_config(
+        model={"parts": ["memory"]},
+        log={"context_features": {"hour": "number"}, "event_weights": {"view": 1.0, "buy": 5.0}},
+    )
+    DeepTreeRetriever(config).fit(log, items, users=users, progress=False).save(folder)
+    return folder
+
+
+def test_bad_new_rows_change_nothing(beamtree: Command, folder: Path, described: Path) -> None:
+    for name in ("model", "model.state"):
+        shutil.copytree(described.with_name(name), folder / name)
+    files = {
+        "old.csv": "user_id,item_id,timestamp,event_type,hour\n1,2,31,view,8\n",
+        "good.csv": "user_id,item_id,timestamp,event_type,hour\n1,2,100,view,8\n",
+        "hours.csv": "user_id,item_id,timestamp,event_type,hour\n1,2,100,view,noon\n",
+        "events.csv": "user_id,item_id,timestamp,event_type,hour\n1,2,100,wish,8\n",
+        "ids.csv": "user_id,item_id,timestamp,event_type,hour\nann,2,100,view,8\n",
+        "columns.csv": "user_id,item,timestamp,event_type,hour\n1,2,100,view,8\n",
+        "cheap.csv": "item_id,price\n77,cheap\n",
+        "colour.csv": "item_id,colour\n77,red\n",
+        "ages.csv": "user_id,age\n1,young\n",
+        "towns.csv": "user_id,town\n1,Oslo\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for arguments, message in (
+        (["--log", "old.csv"], "Expected rows after 31, the newest time that the model has learned from"),
+        (["--log", "hours.csv"], "Expected the column hour as Int64, as the model was fitted with it, got 'noon'"),
+        (["--log", "events.csv"], "event_weights says nothing of 'wish'"),
+        (["--log", "ids.csv"], "Expected user ids like 0, as the model knows them, got 'ann'"),
+        (["--log", "columns.csv"], "item_id"),
+        (["--log", "good.csv", "--items", "cheap.csv"], "Expected the column price as Float64"),
+        (["--log", "good.csv", "--items", "colour.csv"], "columns that the model was not fitted with: colour"),
+        (["--log", "good.csv", "--users", "ages.csv"], "Expected the column age as Int64"),
+        (["--log", "good.csv", "--users", "towns.csv"], "a column that the model was not fitted with: town"),
+        (["--log", "good.csv", "--remove", "99"], "does not know 99"),
+    ):
+        refused = beamtree("update", "model", *arguments)
+        assert refused.code == 1, arguments
+        assert message in refused.message
+        after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        assert after == before, arguments
+    assert beamtree("update", "model", "--log", "good.csv", "--force").code == 0
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pytest
 
 from beamtree.config import Config
 from beamtree.data.dataset import prepare_dataset
+from beamtree.data.events import EventTypes
 from beamtree.data.interactions import InteractionLog, read_interactions
 from beamtree.data.split import split_leave_last_out, split_users
 from beamtree.data.ties import shuffle_within
@@ -143,3 +144,16 @@ def test_leaving_the_last_out_leaves_the_last_two_targets_out() -> None:
     assert split.test.labels(sequences, distinct=True)[0].tolist() == [5]
     assert split.validation.labels(sequences, distinct=True)[0].tolist() == [3]
     assert split.train.end.tolist() == [3, 14, 17]
+
+
+def test_what_a_single_event_counts() -> None:
+    """None is left out of the log; 0 is no target and stays in the history."""
+    types = EventTypes.of(WEIGHTS, None)
+    assert types is not None
+    asked = (None, "buy", "impression", "unheard-of")
+    assert [types.weight_of(name) for name in asked] == [1.0, 5.0, None, None]
+    assert [types.is_known(name) for name in ("buy", "impression", "unheard-of")] == [True, True, False]
+    aimed = EventTypes.of(None, ["buy"])
+    assert aimed is not None
+    assert [aimed.weight_of(name) for name in asked] == [1.0, 1.0, 0.0, 0.0]
+    assert aimed.is_known("unheard-of")

@@ -198,13 +198,14 @@ def test_tmall_without_clicks_or_with_other_columns(tmp_path: Path) -> None:
 def test_complete_journey(tmp_path: Path) -> None:
     pl.DataFrame(
         {
-            "household_id": [7, 7],
-            "product_id": [30, 20],
-            "basket_id": [2, 1],
-            "transaction_timestamp": pl.Series(["2017-01-02T00:00:00", "2017-01-01T11:53:26"]).str.to_datetime(
-                time_unit="ns"
-            ),
-            "quantity": [1, 1],
+            "household_id": [7, 7, 7],
+            "product_id": [30, 20, 20],
+            "basket_id": [2, 1, 3],
+            "transaction_timestamp": pl.Series(
+                ["2017-01-02T00:00:00", "2017-01-01T11:53:26", "2017-01-03T00:00:00"]
+            ).str.to_datetime(time_unit="ns"),
+            "quantity": [0, 2, 1],
+            "sales_value": [0.0, 3.0, 2.5],
         }
     ).write_parquet(tmp_path / "transactions.parquet")
     pl.DataFrame(
@@ -217,11 +218,11 @@ def test_complete_journey(tmp_path: Path) -> None:
         }
     ).write_parquet(tmp_path / "products.parquet")
     original = read_complete_journey(tmp_path)
-    assert rows(original.interactions) == [(7, 20, 1483271606), (7, 30, 1483315200)]
+    assert rows(original.interactions) == [(7, 20, 1483271606), (7, 30, 1483315200), (7, 20, 1483401600)]
     assert original.items is not None
-    assert original.items.select("item_id", "category", "title").rows() == [
-        (20, "FRZN ICE", "ICE - CRUSHED"),
-        (30, None, None),
+    assert original.items.select("item_id", "category", "title", "price").rows() == [
+        (20, "FRZN ICE", "ICE - CRUSHED", 2.0),
+        (30, None, None, None),
     ]
 
 

@@ -219,3 +219,76 @@ def test_the_command_asks_with_features(
         refused = beamtree("recommend", str(tmp_path / "cities"), *wrong)
         assert refused.code == 1
         assert message in refused.message
+
+
+def test_scores_of_chosen_items_follow_the_features(by_device: DeepTreeRetriever, by_city: DeepTreeRetriever) -> None:
+    """As recommendations do, to the very numbers; without a history too, where features say something."""
+    around, item = {"device": "phone"}, "a1"
+    best = by_device.recommend_histories([["a1", "b2"]], k=8, context=[around])
+    scored = by_device.score_histories([["a1", "b2"]], [best["item_id"].to_list()], context=[around])
+    np.testing.assert_allclose(scored["score"], best["score"], rtol=1e-5)
+    log, users = log_by_city()
+    asked: list[list[str]] = [[], [], []]
+    wanted = [[item, "b1"]] * 3
+    cities = by_city.score_histories(asked, wanted, user_features=[{"city": "Oslo"}, {"city": "Rome"}, {}])["score"]
+    assert cities[0] - cities[1] > cities[2] - cities[3]
+    assert cities[4:].null_count() == 2
+    pairs = [("u00", item), ("u00", "b1")]
+    plain = by_city.score(pairs, interactions=log, user_table=users.tail(1))["score"]
+    known, moved = (
+        by_city.score(pairs, interactions=log, user_table=users.with_columns(city=pl.lit(city)))["score"]
+        for city in ("Oslo", "Rome")
+    )
+    assert known[0] - known[1] > plain[0] - plain[1] > moved[0] - moved[1]
+    with pytest.raises(InputError, match="Expected context for each of 1 histories, got one for all"):
+        by_device.score_histories([["a1"]], [[item]], context=around)  # type: ignore[arg-type]
+    on_phone, on_desktop = (
+        by_device.score(pairs, interactions=log, context={"device": device})["score"] for device in ("phone", "desktop")
+    )
+    assert on_phone[0] - on_phone[1] > on_desktop[0] - on_desktop[1]
+
+
+def test_the_commands_score_and_inspect_with_features(
+    by_city: DeepTreeRetriever,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    beamtree = Command(monkeypatch, capsys)
+    model, log_file, table, out = (str(tmp_path / name) for name in ("cities", "log.csv", "users.csv", "scored.csv"))
+    by_city.save(model)
+    log, users = log_by_city()
+    log.write_csv(log_file)
+    users.write_csv(table)
+
+    def scores(*options: str) -> list[float]:
+        done = beamtree("score", model, "--out", out, *options)
+        assert done.code == 0, done.err
+        return pl.read_csv(out)["score"].to_list()
+
+    of_oslo, of_rome = (
+        scores("--history", "unheard-of", "--item", "a1,b1", "--user-feature", f"city={city}")
+        for city in ("Oslo", "Rome")
+    )
+    assert of_oslo[0] - of_oslo[1] > of_rome[0] - of_rome[1]
+    pl.DataFrame({"user_id": ["u00", "u00"], "item_id": ["a1", "b1"]}).write_csv(tmp_path / "pairs.csv")
+    of_log = ("--pairs", str(tmp_path / "pairs.csv"), "--log", log_file)
+    assert scores(*of_log, "--user-table", table) != scores(*of_log)
+    for wrong, message in (
+        (("--history", "a1", "--item", "b1", "--user-feature", "town=Oslo"), "there is no column 'town'"),
+        (("--history", "a1", "--item", "b1", "--user-table", table), "--user-table is about the users of a log"),
+        ((*of_log, "--user-feature", "city=Oslo"), "--user-feature is about one person"),
+    ):
+        refused = beamtree("score", model, *wrong)
+        assert refused.code == 1
+        assert message in refused.message
+    assert "features of the users: city (2 values)" in beamtree("inspect", model).out
+    assert "--users" in beamtree("inspect", model, "--users", table).message, "that is about a log"
+    found = []
+    for options in ((), ("--users", table)):
+        report = tmp_path / "report.html"
+        done = beamtree("inspect", model, "--log", log_file, "--max-users", "20", "--out", str(report), *options)
+        assert done.code == 0, done.err
+        assert ("give their table with --users" in done.message) == (not options)
+        found.append(report.with_suffix(".json").read_text())
+    assert found[0] != found[1]

@@ -90,23 +90,34 @@ def test_only_targets_count_as_met_again() -> None:
 
 
 @pytest.mark.skipif(not native.is_available(), reason="the kernels are not compiled")
+@pytest.mark.parametrize("dense", [0, 8])
 @pytest.mark.parametrize("at_a_time", [1, 50, 2**22])
-def test_equal_weights_count_as_the_kernels_do(at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["none", "equal", "decayed", "with zeros"])
+def test_the_kernels_count_as_numpy_does(
+    kind: str, at_a_time: int, dense: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit, weighted or not, however many pairs NumPy counts together and in whichever of its two ways."""
     monkeypatch.setattr(counting, "PAIRS_AT_A_TIME", at_a_time)
+    monkeypatch.setattr(counting, "DENSE", dense)
     generator = np.random.default_rng(0)
-    sequences = sequences_of([generator.integers(0, 12, size=size).tolist() for size in (0, 1, 9, 30, 7)])
+    sequences = sequences_of([generator.integers(0, 12, size=size).tolist() for size in (0, 1, 9, 60, 7)])
     users = spans(*zip(sequences.offsets[:-1], sequences.offsets[1:], strict=True))
-    ones = np.ones(len(sequences.items), dtype=np.float32)
+    decayed = generator.uniform(0.0, 3.0, size=len(sequences.items)).astype(np.float32)
+    weights = {
+        "none": None,
+        "equal": np.ones_like(decayed),
+        "decayed": decayed,
+        "with zeros": np.where(decayed < 1.5, np.float32(0.0), decayed),
+    }[kind]
     for most in (3, 100):
-        plain, equal = (
-            count_followers(sequences.items, users, num_items=13, window=4, most=most, weights=weights)
-            for weights in (None, ones)
-        )
-        for left, right in zip(plain, equal, strict=True):
-            np.testing.assert_array_equal(left, right)
-        together, equally = (
-            count_company(sequences.items, users, num_items=13, most=most, weights=weights) for weights in (None, ones)
-        )
-        for left, right in zip(together.pairs, equally.pairs, strict=True):
-            np.testing.assert_array_equal(left, right)
-        np.testing.assert_array_equal(together.wanted, equally.wanted)
+        found = []
+        for has_kernels in (True, False):
+            with monkeypatch.context() as patched:
+                if not has_kernels:
+                    patched.setattr(native, "is_available", lambda: False)
+                followers = count_followers(sequences.items, users, num_items=13, window=4, most=most, weights=weights)
+                company = count_company(sequences.items, users, num_items=13, most=most, weights=weights)
+            found.append([*followers, *company.pairs, company.had, company.wanted])
+        for in_kernels, in_numpy in zip(*found, strict=True):
+            assert in_kernels.dtype == in_numpy.dtype
+            assert in_kernels.tobytes() == in_numpy.tobytes()

@@ -66,6 +66,18 @@ def test_the_trend_is_that_of_all_interactions_as_of_the_newest() -> None:
     assert live.memory().trend.demand == pytest.approx(everything.demand, abs=1e-5)
 
 
+def test_events_count_with_their_weights() -> None:
+    """As the same interactions count in a log: a purchase of weight 5 as five, what is no target not at all."""
+    live, repeated = (LiveMemory(counted([[0, 1]]), window=WINDOW) for _ in range(2))
+    live.add([Interaction(2, [0], None, 5.0), Interaction(3, [0], None, 0.0)])
+    repeated.add([Interaction(2, [0], None)] * 5)
+    assert evidence(live.memory(), [0]) == pytest.approx(evidence(repeated.memory(), [0]), abs=1e-6)
+    trend = Trend(np.zeros(NUM_ITEMS, dtype=np.float32), half_life=1.0, moment=0.0)
+    live = LiveMemory(replace(counted([[0, 1]]), trend=trend), window=WINDOW)
+    live.add([Interaction(2, [], 1.0, 5.0), Interaction(3, [], 1.0, 0.0)])
+    assert live.memory().trend.demand[[2, 3]] == pytest.approx([np.log(6.0), 0.0], abs=1e-6)
+
+
 def test_the_trend_survives_many_half_lives() -> None:
     known = replace(counted([[0, 1]]), trend=Trend(np.ones(NUM_ITEMS, dtype=np.float32), half_life=1.0, moment=0.0))
     live = LiveMemory(known, window=WINDOW)

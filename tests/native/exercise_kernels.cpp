@@ -95,7 +95,7 @@ void require(bool holds, const char* what) {
 
 // What followed what in a random log, and a memory that reads it.
 struct Remembered {
-    Pairs followers, company;
+    Pairs<std::uint32_t> followers, company;
     std::vector<_Float16> strengths, weights;
     std::vector<float> returns;
     Memory memory;
@@ -106,13 +106,16 @@ struct Remembered {
         for (index_t i = 0; i < 40 * items; ++i) log.push_back(static_cast<std::int32_t>(below(random, items)));
         const std::int64_t starts[] = {0, 7, static_cast<std::int64_t>(log.size()) / 2};
         const std::int64_t ends[] = {7, static_cast<std::int64_t>(log.size()) / 2, static_cast<std::int64_t>(log.size())};
-        followers = count_followers(Stretches{log.data(), starts, ends, 3}, items, 20, 9);
+        followers = count_followers(Stretches{log.data(), starts, ends, 3}, Once{}, items, 20, 9);
+        const std::vector<double> half(log.size(), 0.5);
+        const auto halved = count_followers(Stretches{log.data(), starts, ends, 3}, Weighted{half.data()}, items, 20, 9);
+        if (halved.items != followers.items || halved.counts[0] != 0.5 * followers.counts[0]) std::abort();
         for (std::uint32_t count : followers.counts) strengths.push_back(static_cast<_Float16>(std::log1p(count)));
         std::vector<std::int32_t> once(static_cast<std::size_t>(items));
         std::iota(once.begin(), once.end(), 0);
         const std::int64_t begin[] = {0, 0}, until[] = {items, items / 2};
         const std::vector<std::int64_t> totals(static_cast<std::size_t>(items), 2);
-        company = count_company(Stretches{once.data(), begin, until, 2}, totals.data(), items, 9);
+        company = count_company(Stretches{once.data(), begin, until, 2}, Once{}, totals.data(), items, 9);
         for (std::uint32_t count : company.counts) weights.push_back(static_cast<_Float16>(count));
         returns.assign(static_cast<std::size_t>(items), 1.5f);
         memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20, false},

@@ -108,7 +108,7 @@ def test_a_file_of_the_first_format_is_read_and_kept_up(path: Path) -> None:
     assert told(file) == [(7, "b")]
     file.close()
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute("PRAGMA user_version = 4")
     connection.close()
     with pytest.raises(DataError, match="newer version's"):
         EventFile(path)

@@ -8,12 +8,14 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beamtree.artefact import load_artefact, save_artefact
 from beamtree.cli.main import run
 from tests.serving.conftest import StartServer
 from tests.serving.models import save_model
@@ -215,3 +217,26 @@ def test_histories_come_from_the_file_and_one_file_is_left_when_the_server_stops
     again = start(model, "--events", str(store))
     assert again.metric("beamtree_history_cache_bytes") == 0
     assert again.recommend(user_id="u")["history_used"] == 2
+
+
+def test_events_have_types_that_the_model_knows(start: StartServer, tmp_path: Path, store: Path) -> None:
+    folder = tmp_path / "model"
+    save_model(folder, 60)
+    artefact = load_artefact(folder)
+    weighed = artefact.config.log.model_copy(update={"event_weights": {"view": 1.0, "buy": 5.0, "shown": 0.0}})
+    save_artefact(folder, replace(artefact, config=artefact.config.model_copy(update={"log": weighed}), version=""))
+    server = start(folder, "--events", str(store))
+    events = [
+        {"user_id": "u", "item_id": 100, "event_type": "buy"},
+        {"user_id": "u", "item_id": 101, "event_type": "shown"},
+        {"user_id": "u", "item_id": 102},
+    ]
+    taken = post(server, {"events": events})
+    assert taken.status == 200
+    assert (taken.json["accepted"], taken.json["ignored"]) == (3, 1)
+    assert stored(store) == [("u", 100), ("u", 102)], "what the model leaves out is in no history either"
+    refused = post(server, {"events": [{"user_id": "u", "item_id": 100, "event_type": "bought"}]})
+    assert refused.status == 422
+    assert refused.json["error"]["code"] == "unknown_event_type"
+    assert "fitted with the event types buy, shown, view; got 'bought'" in refused.json["error"]["message"]
+    assert len(stored(store)) == 2

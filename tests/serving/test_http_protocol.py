@@ -88,9 +88,10 @@ def test_a_request_goes_through_every_hook() -> None:
         assert made.loop is asyncio.get_running_loop()
         assert connections.open == 1
         made.data_received(b"POST / HTTP/1.1\r\nHost: x\r\n")
-        assert not made.is_at_work
+        at_work = [made.is_at_work]
         made.data_received(b"Content-Length: 1\r\n\r\n")
-        assert made.is_at_work
+        at_work.append(made.is_at_work)
+        assert at_work == [False, True]
         assert made.overdue(made.loop.time() + 100.0, seconds=10.0) is None, "the application has the body to wait for"
         made.data_received(b"a")
         made.pause_writing()

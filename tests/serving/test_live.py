@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,14 +28,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def model_of(folder: Path, *, moment: float = NOW) -> LoadedModel:
-    """A model that has learned until a moment, in which the trend counts."""
+def model_of(folder: Path, *, moment: float = NOW, **log: Any) -> LoadedModel:
+    """A model that has learned until a moment, in which the trend counts; log: settings of how its log was read."""
     artefact = load_model(folder).artefact
     memory = Memory.from_arrays(artefact.part("memory"))
     trend = Trend(np.zeros(artefact.tree.num_items, dtype=np.float32), half_life=HOUR, moment=moment)
     memory = replace(memory, trend=trend, weights=replace(memory.weights, trend=1.0, transitions=1.0))
     weights = dict(artefact.weights) | {f"memory/{name}": array for name, array in memory.arrays().items()}
-    return assemble(replace(artefact, weights=weights, version=f"at {moment}"))
+    config = artefact.config.model_copy(update={"log": artefact.config.log.model_copy(update=log)})
+    return assemble(replace(artefact, config=config, weights=weights, version=f"at {moment}"))
 
 
 class Server:
@@ -46,9 +48,9 @@ class Server:
         histories = Histories(None, stored=UserEvents(path, lock_seconds=1.0), latest=100)
         self.live = LiveEvents(path, current=lambda: self.model, histories=histories, lock_seconds=1.0)
 
-    def take(self, *events: tuple[str, int, float]) -> None:
+    def take(self, *events: tuple[str, int, float], event_type: str | None = None) -> None:
         with self.file.transaction():
-            self.file.add([StoredEvent(user, item, time) for user, item, time in events])
+            self.file.add([StoredEvent(user, item, time, event_type) for user, item, time in events])
 
     def top(self, history: list[int], k: int = 3) -> list[int]:
         request = RecommendRequest(history=history, options=RecommendOptions(k=k, exclude_seen=False))
@@ -144,3 +146,32 @@ def test_whoever_has_no_history_gets_what_others_want_now(server: Server) -> Non
     server.live.read()
     [answer] = server.model.recommender.recommend([RecommendRequest(history=[], options=RecommendOptions(k=1))])
     assert answer.items == [142]
+
+
+def test_events_count_what_the_model_was_fitted_to_count_their_type(folder: Path, tmp_path: Path) -> None:
+    """One purchase counts like nine views; what is left out, or is of a type that this model has not, not at all."""
+    weights = {"view": 1.0, "buy": 9.0, "impression": 0.0}
+    server = Server(tmp_path / "events.sqlite", model_of(folder, event_weights=weights))
+    viewed, bought, shown, strange = [item for item in range(100, 160) if item not in server.top([100], k=50)][:4]
+    happened = (("view", viewed, 5), ("buy", bought, 1), ("impression", shown, 50), ("unheard-of", strange, 50))
+    for event_type, item, users in happened:
+        server.take(
+            *((f"{event_type}{number}", one, NOW + 1) for number in range(users) for one in (100, item)),
+            event_type=event_type,
+        )
+    server.live.read()
+    assert server.live.num_interactions == 2 * 6
+    assert server.top([100], k=2) == [bought, viewed]
+    assert not {shown, strange} & set(server.top([100], k=8))
+
+
+def test_events_that_are_no_targets_tell_what_came_before(folder: Path, tmp_path: Path) -> None:
+    server = Server(tmp_path / "events.sqlite", model_of(folder, target_events=("buy",)))
+    viewed, bought = [item for item in range(100, 160) if item not in server.top([100], k=50)][:2]
+    for number in range(20):
+        server.take((f"u{number}", viewed, NOW + 1), event_type="view")
+        server.take((f"u{number}", bought, NOW + 2), event_type="buy")
+        server.take((f"v{number}", 100, NOW + 1), (f"v{number}", viewed, NOW + 2), event_type="view")
+    server.live.read()
+    assert server.top([viewed])[0] == bought
+    assert viewed not in server.top([100], k=8)

@@ -126,7 +126,7 @@ def test_the_open_inference_protocol_takes_features_row_by_row(server: Server) -
         ("user_features", [-1, 1]),
         ("context", [-1, 1]),
     ]
-    given = [
+    given: list[dict[str, Any]] = [
         {"history": [100], "user_features": {"city": "Oslo", "age": 33}, "context": {"device": "phone"}},
         {"history": [], "user_features": {"city": "Rome"}},
         {"history": [101]},

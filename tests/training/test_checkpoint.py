@@ -54,6 +54,11 @@ def test_what_is_forgotten_is_not_found(tmp_path: Path) -> None:
     ("kind", "identity", "said"),
     [
         ("rounds", IDENTITY, r"holds 'beamtree checkpoint: toy', format 4; expected 'beamtree checkpoint: rounds'"),
+        (
+            "toy",
+            Identity("log", IDENTITY.settings, features="x"),
+            r"other features of users or contexts\. .* --restart",
+        ),
         ("toy", Identity("other", IDENTITY.settings), r"another log\. Give the same log, or start again: --restart"),
         (
             "toy",

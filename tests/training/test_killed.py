@@ -17,7 +17,7 @@ from beamtree.artefact import load_artefact
 from beamtree.errors import ArtefactError
 from beamtree.storage import read_manifest
 from tests.small import assert_same_bytes
-from tests.training.fit_in_child import fit
+from tests.training.fit_in_child import FEATURES, fit
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,9 +29,9 @@ def start(method: str, work: Path, out: Path, *, steps: int = 0) -> "subprocess.
 
 
 def steps_on_disk(work: Path) -> int:
-    """Steps that the checkpoints of all rounds tell of, read while somebody may be writing them."""
+    """Steps that the checkpoints of all learners tell of, read while somebody may be writing them."""
     total = 0
-    for manifest in work.glob("*/manifest.json"):
+    for manifest in work.glob("**/manifest.json"):
         try:
             total += read_manifest(manifest.parent).get("progress", {}).get("step", 0)
         except ArtefactError:
@@ -83,3 +83,21 @@ def test_killed_three_times_and_resumed_the_model_is_the_same(method: str, tmp_p
     np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)
     assert timeless(found.training["rounds"]) == timeless(expected.training["rounds"])
     assert not [path for path in work.glob("**/*") if path.name.endswith(".tmp")], "nothing half-written is left"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_killed_while_learning_from_features_of_users_and_contexts_the_model_is_the_same(tmp_path: Path) -> None:
+    """The encoder takes 20 steps or more; it is killed twice, and another user table has nothing to resume."""
+    work, out = tmp_path / "work", tmp_path / "found"
+    reached = [kill_after(steps, method=FEATURES, work=work, out=out) for steps in (2, 5)]
+    assert 2 <= reached[0] < reached[1] < 20, reached
+    with pytest.raises(ArtefactError, match=r"other features of users or contexts\. Give the same user table"):
+        fit(FEATURES, work, out, steps=0, cities=("Rome", "Oslo"))
+    last = start(FEATURES, work, out)
+    last.communicate()
+    assert last.returncode == 0
+    fit(FEATURES, tmp_path / "whole", tmp_path / "expected", steps=0)
+    expected, found = load_artefact(tmp_path / "expected"), load_artefact(out)
+    assert {"tower/offset.user.embedding", "tower/offset.context.embedding"} <= set(found.weights)
+    assert_same_bytes({**found.weights}, {**expected.weights})
+    np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)

@@ -1,14 +1,17 @@
 """User tables and contexts, from the fit to saved models, requests and updates."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.request import RecommendRequest
+from beamtree.updating.request_tables import replaced_users
 from tests.small import small_config
 
 USERS = pl.DataFrame({"user_id": [f"u{number:02}" for number in range(30)], "city": ["Oslo", "Rome"] * 15})
@@ -44,7 +47,7 @@ def test_requests_are_checked_before_anything_is_searched(folder: Path) -> None:
     request = RecommendRequest(history=["i1"], user_features={"city": "Oslo"}, context={"device": "phone"})
     assert recommender.recommend([request, RecommendRequest(history=["i2"])])[0].items
     encoded = recommender.encode([request, RecommendRequest(history=["i2"])])
-    asked = recommender._batch(encoded)
+    asked = recommender.batch(encoded)
     assert asked.user_features is not None
     assert asked.context is not None
     assert asked.user_features.weights.sum(axis=1).tolist() == [1.0, 0.0]
@@ -86,3 +89,19 @@ def test_settings_of_a_table_that_is_not_given_are_refused() -> None:
     plain = DeepTreeRetriever(small_config(model={"parts": ("memory",)})).fit(log_of(first_time=0), progress=False)
     with pytest.raises(DataError, match="fitted without a user table"):
         plain.update(log_of(first_time=100), users=USERS, force=True, progress=False)
+
+
+def test_values_that_would_change_in_the_type_of_the_fit_are_refused() -> None:
+    users = Vocabulary(pl.Series("id", ["a", "b"]))
+    known = pl.DataFrame({"user_id": ["a", "b"], "age": [31, 40], "city": ["Oslo", None]})
+
+    def replaced(**columns: Sequence[object]) -> list[tuple[object, ...]]:
+        found = replaced_users(known, pl.DataFrame({"user_id": ["b"], **columns}), users=users)
+        assert found is not None
+        return found.rows()
+
+    assert replaced(age=[41.0]) == [("a", 31, "Oslo"), ("b", 41, None)]
+    assert replaced(city=[7]) == [("a", 31, "Oslo"), ("b", None, "7")], "a row is replaced as a whole"
+    for wrong, shown in (([40.5], "40.5"), (["forty"], "'forty'")):
+        with pytest.raises(DataError, match=f"Expected the column age as Int64, .* got {shown}"):
+            replaced(age=wrong)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-import beamtree.updating.update as updating
 from beamtree.data.interactions import InteractionLog
+from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError, DataError, InputError, InterruptedTraining, UpdateRefused
 from beamtree.model.memory import Memory
 from beamtree.recommender import DeepTreeRetriever
-from beamtree.training.events import Event, StepDone
+from beamtree.retrieval.recommender import Recommender
+from beamtree.training.events import Event, ModelUpdated, StepDone
+from beamtree.training.placement import move_leaf_rows
+from beamtree.tree.item_tree import ItemTree
+from beamtree.updating import tower
+from beamtree.updating.subtrees import PlacedVectors
+from beamtree.updating.verdict import Verdict
 from tests.fitting.test_trend import news_log
 from tests.small import assert_same_bytes, small_config, two_group_log
 
@@ -116,7 +123,7 @@ def test_counts_are_those_of_all_rows(fitted: Path) -> None:
 def test_what_would_do_worse_is_refused_and_changes_nothing(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = DeepTreeRetriever.load(fitted)
     before = model.recommender.artefact
-    monkeypatch.setattr(updating.Verdict, "is_worse", True)
+    monkeypatch.setattr(Verdict, "is_worse", True)
     with pytest.raises(
         UpdateRefused, match=r"nothing was changed: recall@20 on the newest rows of \d+ users: \d\.\d+ before"
     ):
@@ -187,3 +194,65 @@ def test_the_trend_is_weighed_on_the_new_rows_and_is_as_of_the_newest() -> None:
     model.update(InteractionLog(nobody_known), progress=False)
     memory = Memory.from_arrays(model.recommender.artefact.part("memory"))
     assert (memory.weights.trend, memory.trend.half_life) == (weight, half_life), "nobody to weigh it on: it stays"
+
+
+def scrambled(model: DeepTreeRetriever) -> DeepTreeRetriever:
+    """The same vectors with all items in random places, so that every subtree leads to its items badly."""
+    artefact = model.recommender.artefact
+    tree = artefact.tree
+    items = np.random.default_rng(0).permutation(tree.num_items).astype(np.int32)
+    moved = ItemTree(tree.branching, items)
+    table = move_leaf_rows(artefact.weights["tower/node_table"], tree, moved)
+    model._recommender = Recommender(
+        replace(artefact, tree=moved, weights={**artefact.weights, "tower/node_table": table})
+    )
+    return model
+
+
+def test_a_subtree_that_fell_is_placed_anew_and_finds_no_less(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the two subtrees below the root the second is said to have fallen; nothing of the first one changes."""
+    new, events = later(OLD, users=60), list[Event]()
+    stays = scrambled(DeepTreeRetriever.load(fitted))
+    monkeypatch.setattr(tower, "fallen_subtrees", lambda *_, **__: np.empty(0, dtype=np.int64))
+    stays.update(new, force=True, progress=False)
+    monkeypatch.setattr(tower, "fallen_subtrees", lambda *_, **__: np.array([1]))
+    model = scrambled(DeepTreeRetriever.load(fitted)).update(new, force=True, listen=events.append)
+    before, after = stays.recommender.artefact, model.recommender.artefact
+    report = after.training["updates"][0]["replacement"]
+    assert (report["subtrees"], report["of"], report["is_kept"]) == (1, 2, True)
+    assert report["log_likelihood"][2] > report["log_likelihood"][1]
+    assert after.metrics["newest"]["recall@20"] >= before.metrics["newest"]["recall@20"]
+    told = next(event for event in events if isinstance(event, ModelUpdated)).lines
+    assert any("1 of 2 subtrees" in line and "were placed anew: recall@20" in line for line in told), told
+    below = before.tree.ancestors(np.arange(before.tree.num_leaves), 1) == 1
+    same = before.tree.item_at_leaf == after.tree.item_at_leaf
+    assert same[~below].all()
+    assert not same[below].all()
+    assert set(after.tree.item_at_leaf[below]) == set(before.tree.item_at_leaf[below])
+    history = [str(item) for item in OLD.frame["item_id"][:3]]
+    scans = [
+        one.recommender.engine.scan(Requests(Histories.of_lists([one.recommender.ids.encode(history)])), k=50)
+        for one in (stays, model)
+    ]
+    np.testing.assert_array_equal(scans[0].items, scans[1].items)
+    np.testing.assert_allclose(scans[0].scores, scans[1].scores, rtol=1e-6)
+
+
+def test_a_placement_that_finds_less_is_not_taken(fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def misleading(placed: PlacedVectors, *_: object, **__: object) -> PlacedVectors:
+        shuffled = np.random.default_rng(0).permutation(placed.node_table)
+        return PlacedVectors(placed.tree, 10.0 * shuffled)
+
+    monkeypatch.setattr(tower, "fallen_subtrees", lambda *_, **__: np.array([0, 1]))
+    monkeypatch.setattr(tower, "take_subtrees", misleading)
+    model, events = scrambled(DeepTreeRetriever.load(fitted)), list[Event]()
+    tree = model.recommender.artefact.tree
+    model.update(later(OLD, users=60), force=True, listen=events.append)
+    artefact = model.recommender.artefact
+    report = artefact.training["updates"][0]["replacement"]
+    assert report["recall@20"][1] < report["recall@20"][0]
+    assert not report["is_kept"]
+    assert artefact.metrics["newest"]["recall@20"] == pytest.approx(report["recall@20"][0], abs=1e-5)
+    np.testing.assert_array_equal(artefact.tree.item_at_leaf, tree.item_at_leaf)
+    told = next(event for event in events if isinstance(event, ModelUpdated)).lines
+    assert any("stay: placed anew, recall@20 would be" in line for line in told)

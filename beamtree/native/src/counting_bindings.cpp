@@ -1,4 +1,9 @@
 // Counts of the log, as arrays.
+#include <nanobind/stl/optional.h>
+
+#include <cmath>
+#include <optional>
+
 #include "arrays.hpp"
 #include "bindings.hpp"
 #include "counting.hpp"
@@ -17,22 +22,34 @@ Stretches stretches_of(const Array1<std::int32_t>& items, const Array1<std::int6
     return Stretches{items.data(), starts.data(), ends.data(), count};
 }
 
-nb::tuple to_arrays(Pairs&& pairs, index_t num_items) {
+// The weights of all places of the flat sequences.
+Weighted weights_of(const Array1<double>& weights, const Stretches& log, index_t length) {
+    require(extent(weights, 0) == length, "weights: expected one for every item");
+    for (index_t s = 0; s < log.count; ++s)
+        for (std::int64_t i = log.starts[s]; i < log.ends[s]; ++i)
+            require(weights.data()[i] >= 0.0 && std::isfinite(weights.data()[i]), "weights: expected finite ones of 0 or more");
+    return Weighted{weights.data()};
+}
+
+// The pairs that count() finds, as arrays; it runs without Python's lock.
+template <class Count>
+nb::tuple counted(Count&& count, index_t num_items) {
+    auto pairs = [&] {
+        nb::gil_scoped_release release;
+        return count();
+    }();
     const index_t total = static_cast<index_t>(pairs.items.size());
     return nb::make_tuple(to_numpy(std::move(pairs.offsets), {num_items + 1}), to_numpy(std::move(pairs.items), {total}),
                           to_numpy(std::move(pairs.counts), {total}));
 }
 
 nb::tuple followers(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts, const Array1<std::int64_t>& ends,
-                    index_t num_items, index_t window, index_t most) {
+                    index_t num_items, index_t window, index_t most, const std::optional<Array1<double>>& weights) {
     require(window >= 1 && most >= 1, "window, most: expected at least 1");
     const Stretches log = stretches_of(items, starts, ends, num_items);
-    Pairs found;
-    {
-        nb::gil_scoped_release release;
-        found = count_followers(log, num_items, window, most);
-    }
-    return to_arrays(std::move(found), num_items);
+    if (!weights) return counted([&] { return count_followers(log, Once{}, num_items, window, most); }, num_items);
+    const Weighted amount = weights_of(*weights, log, extent(items, 0));
+    return counted([&] { return count_followers(log, amount, num_items, window, most); }, num_items);
 }
 
 nb::tuple company(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts, const Array1<std::int64_t>& ends,
@@ -40,19 +57,26 @@ nb::tuple company(const Array1<std::int32_t>& items, const Array1<std::int64_t>&
     const index_t num_items = extent(totals, 0);
     require(most >= 1, "most: expected at least 1");
     const Stretches log = stretches_of(items, starts, ends, num_items);
-    Pairs found;
-    {
-        nb::gil_scoped_release release;
-        found = count_company(log, totals.data(), num_items, most);
-    }
-    return to_arrays(std::move(found), num_items);
+    return counted([&] { return count_company(log, Once{}, totals.data(), num_items, most); }, num_items);
+}
+
+nb::tuple weighted_company(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts,
+                           const Array1<std::int64_t>& ends, const Array1<double>& totals, index_t most,
+                           const Array1<double>& weights) {
+    const index_t num_items = extent(totals, 0);
+    require(most >= 1, "most: expected at least 1");
+    const Stretches log = stretches_of(items, starts, ends, num_items);
+    const Weighted amount = weights_of(weights, log, extent(items, 0));
+    return counted([&] { return count_company(log, amount, totals.data(), num_items, most); }, num_items);
 }
 
 }  // namespace
 
 void bind_counting(nb::module_& m) {
-    m.def("count_followers", &followers, "items"_a, "starts"_a, "ends"_a, "num_items"_a, "window"_a, "most"_a);
+    m.def("count_followers", &followers, "items"_a, "starts"_a, "ends"_a, "num_items"_a, "window"_a, "most"_a,
+          "weights"_a = nb::none());
     m.def("count_company", &company, "items"_a, "starts"_a, "ends"_a, "totals"_a, "most"_a);
+    m.def("count_weighted_company", &weighted_company, "items"_a, "starts"_a, "ends"_a, "totals"_a, "most"_a, "weights"_a);
 }
 
 }  // namespace beamtree

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from pydantic import TypeAdapter
 
+from beamtree.data.events import EventTypes
 from beamtree.data.raw_ids import unknown_ids
 from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
@@ -16,7 +17,7 @@ from beamtree.serving.events import EventStore
 from beamtree.serving.limits import SHOWN_IDS
 from beamtree.serving.openapi import body_of
 from beamtree.serving.routes.error_responses import JSON_BODY_ERRORS, SEARCH_ERRORS
-from beamtree.serving.schemas.events import EventsAnswer, EventsBody
+from beamtree.serving.schemas.events import Event, EventsAnswer, EventsBody
 from beamtree.serving.service import Service
 from beamtree.serving.wire import json_response, read_json
 
@@ -50,18 +51,25 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         asked = await read_json(request, events_body, settings=settings)
         unknown = _check(service, asked)
         now = time.time()
+        kept = _kept(service, asked)
         is_new = await store.add(
             [
-                StoredEvent(event.user_id, event.item_id, now if event.timestamp is None else event.timestamp)
-                for event in asked.events
+                StoredEvent(
+                    event.user_id,
+                    event.item_id,
+                    now if event.timestamp is None else event.timestamp,
+                    event.event_type,
+                )
+                for event in kept
             ],
             key=idempotency_key,
             content=b"" if idempotency_key is None else _content(asked),
         )
-        service.metrics.events.inc(len(asked.events) if is_new else 0)
-        request.scope["state"]["log"]["events"] = len(asked.events) if is_new else 0
+        service.metrics.events.inc(len(kept) if is_new else 0)
+        request.scope["state"]["log"]["events"] = len(kept) if is_new else 0
         answer: dict[str, object] = {"accepted": len(asked.events)}
         answer |= {} if idempotency_key is None else {"repeated": not is_new}
+        answer |= {"ignored": len(asked.events) - len(kept)} if len(kept) < len(asked.events) else {}
         return json_response(answer | ({"unknown_ids": unknown} if asked.unknown == "report" else {}))
 
     return router
@@ -88,6 +96,26 @@ def _check(service: Service, asked: EventsBody) -> list[Id]:
     return unknown
 
 
+def _kept(service: Service, asked: EventsBody) -> list[Event]:
+    """The events of types that the model was not fitted to leave out; ApiError for types that it does not know."""
+    settings = service.deployment.current.artefact.config.log
+    types = EventTypes.of(settings.event_weights, settings.target_events)
+    if types is None:
+        return list(asked.events)
+    named = dict.fromkeys(event.event_type for event in asked.events if event.event_type is not None)
+    unknown = [name for name in named if not types.is_known(name)]
+    if unknown:
+        raise ApiError(
+            422,
+            "unknown_event_type",
+            f"The model was fitted with the event types {', '.join(types.weights)}; got {shortened(unknown[0])}. No "
+            "event was taken. Send one of these, or leave event_type out: the event then counts 1.",
+            details=unknown[:SHOWN_IDS],
+        )
+    return [event for event in asked.events if types.weight_of(event.event_type) is not None]
+
+
 def _content(asked: EventsBody) -> bytes:
     """What a call says, however its JSON was spelt, and whenever it came."""
-    return json.dumps([[event.user_id, event.item_id, event.timestamp] for event in asked.events]).encode()
+    said = [[event.user_id, event.item_id, event.timestamp, event.event_type] for event in asked.events]
+    return json.dumps([row if row[3] is not None else row[:3] for row in said]).encode()

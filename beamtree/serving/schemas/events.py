@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictStr
 
 from beamtree.serving.schemas.fields import (
     FiniteNumber,
@@ -21,6 +21,9 @@ class Event(RequestBody):
     user_id: UserId
     item_id: ItemId
     timestamp: FiniteNumber | WholeNumber | None = Field(None, description="seconds since 1970; default: now")
+    event_type: Annotated[StrictStr, Field(min_length=1, max_length=255)] | None = Field(
+        None, description="such as view or buy, weighted as in training; default: weight 1"
+    )
 
 
 class EventsBody(RequestBody):
@@ -38,6 +41,9 @@ class EventsAnswer(BaseModel):
     accepted: int
     repeated: bool | None = Field(
         None, description="with Idempotency-Key: whether the key was seen before, so that nothing was added now"
+    )
+    ignored: int | None = Field(
+        None, description="events of a type that training leaves out (weight 0); they are not stored"
     )
     unknown_ids: list[int | str] | None = None
 

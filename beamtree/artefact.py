@@ -72,7 +72,7 @@ class Artefact:
             name
             for name, value in (
                 ("data.min_held_out", self.config.data.min_held_out),
-                ("data.shuffle_ties", self.config.data.shuffle_ties),
+                ("decided.shuffle_ties", self.config.decided.shuffle_ties),
                 ("retrieval.exclude_seen", self.config.retrieval.exclude_seen),
             )
             if value is None

@@ -111,7 +111,7 @@ class DeepTreeRetriever:
     ) -> Self:
         """Learn from a log (a file, folder, glob or table, or what `read_interactions` gave).
 
-        items: a table with item_id and, where known, category and title; `log.item_columns` maps other names. users: a
+        items: a table with item_id and, where known, category and title; `log.columns` maps other names. users: a
         table with user_id, called as in the log, and columns that are read as features.
         work_dir: a folder for checkpoints, of one fit at a time. With it, Ctrl-C stops after the step at hand, and
         `resume` goes on to the very bytes that an uninterrupted run gives. estimator_cache: a folder where runs on the
@@ -140,9 +140,9 @@ class DeepTreeRetriever:
             self._refuse_settings_that_need_items()
         item_table = None if items is None else read_items(items, columns=self._given.log.item_columns)
         checked = self._read(interactions)
-        user_table = None if users is None else read_users(users, columns=self._given.log.columns)
+        user_table = None if users is None else read_users(users, columns=self._given.log.interaction_columns)
         if user_table is None and self._given.log.user_features:
-            raise SettingsError("log.user_features names columns of a user table: give that too, users=... (--users).")
+            raise SettingsError("log.features names columns of a user table: give that too, users=... (--users).")
         prepared = prepare_log(checked, config=self._given, items=item_table, users=user_table)
         config, dataset = prepared.config, prepared.dataset
         work = None if work_dir is None else WorkDirectory(Path(work_dir), resume=resume)
@@ -221,7 +221,7 @@ class DeepTreeRetriever:
                 self._update_state(),
                 self._read(interactions),
                 items=item_table,
-                users=None if users is None else read_users(users, columns=self.config.log.columns),
+                users=None if users is None else read_users(users, columns=self.config.log.interaction_columns),
                 continuation=Continuation(say, should_stop, directory, resume=resume),
             )
             if not force:
@@ -250,7 +250,7 @@ class DeepTreeRetriever:
 
     def _users(self, table: Source | None) -> pl.DataFrame | None:
         """A user table: as given, else the one that was fitted with."""
-        return self._user_table if table is None else read_users(table, columns=self.config.log.columns)
+        return self._user_table if table is None else read_users(table, columns=self.config.log.interaction_columns)
 
     def _changed(self, artefact: Artefact) -> Self:
         self._recommender = Recommender(artefact, parts=self._parts)
@@ -378,7 +378,7 @@ class DeepTreeRetriever:
         item, or neither an item of the user's history nor a feature of the request.
         """
         known = self._histories(interactions)
-        table = read_pairs(pairs, columns=self.config.log.columns)
+        table = read_pairs(pairs, columns=self.config.log.interaction_columns)
         return score_pairs(self.recommender, known, table, user_table=self._users(user_table), context=context)
 
     def score_histories(

@@ -19,7 +19,7 @@ from beamtree.data.requests import Histories, Requests
 from beamtree.model.attention import Attention
 from beamtree.model.embedding_init import node_means
 from beamtree.model.encoders import make_encoder
-from beamtree.model.memory import HALF, LINK_BYTES, Links, Memory, MemoryWeights
+from beamtree.model.memory import HALF, LINK_BYTES, MAX_FOLLOWERS, Links, Memory, MemoryWeights
 from beamtree.model.sequence_encoder import initialise
 from beamtree.native.tower import TowerArrays
 from beamtree.retrieval.native_scorer import NativeScorer
@@ -147,5 +147,5 @@ def signed_distances(edges: Int64Array, strata: Int64Array, *, generator: np.ran
 
 def followers_within(megabytes: float, *, items: int) -> int:
     """The length of each of two lists per item that all lists together have room for, at most the default length."""
-    most = min(Config().memory.followers, (items - 1) // 2)
+    most = min(MAX_FOLLOWERS, (items - 1) // 2)
     return max(1, min(most, int(megabytes * 1e6 / (2 * LINK_BYTES * items))))

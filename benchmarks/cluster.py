@@ -160,7 +160,7 @@ def measure_recommending(address: str, folder: Path, *, users: int, items: int) 
     log, model = random_log(users, items=items, each=20), folder / "model"
     log.write_parquet(folder / "log.parquet")
     few = log.filter(pl.col("user_id") < min(users, 2000))
-    config = Config.load(preset="small", assignments=["estimator.epochs=0.2", "estimator.validations=1"])
+    config = Config.load(preset="small", assignments=["estimator.epochs=0.2", "estimator.recipe.validations=1"])
     DeepTreeRetriever(config).fit(few, progress=False).save(model)
     job = Job(model, str(folder / "log.parquet"), LogSettings(), RecommendOptions(k=20))
     finished: list[tuple[float, int]] = []

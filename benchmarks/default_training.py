@@ -47,7 +47,9 @@ def measure_default_training(*, items: int, turns: int, shape: Shape = LOG_SHAPE
     sequences = random_sequences(replace(shape, items=items))
     rates: dict[str, dict[PresetName, float]] = {"default": {}, "all_levels": {}}
     for preset in PRESETS:
-        config = Config.preset(preset, model={"normalisation": "none", "dropout": 0.0}, training={"device": "cpu"})
+        config = Config.preset(
+            preset, model={"network": {"normalisation": "none", "dropout": 0.0}}, training={"device": "cpu"}
+        )
         steps = {
             "default": default_steps(sequences, items=items, config=config),
             "all_levels": all_levels_steps(sequences, items=items, config=config),
@@ -67,7 +69,7 @@ def measure_default_training(*, items: int, turns: int, shape: Shape = LOG_SHAPE
 def default_steps(sequences: Sequences, *, items: int, config: Config) -> Steps:
     """Steps of the tower's encoder: windows of the log, forward, backward and the update."""
     settings, split = config.estimator, split_none(sequences)
-    length = settings.history_length or HISTORY_LENGTH
+    length = config.model.history_length or HISTORY_LENGTH
     windows = TrainingWindows.cut(sequences, split, length=length, horizon=_horizon(config))
     encoder = NextItemModel(
         settings, num_items=items, history_length=length, generator=torch.Generator().manual_seed(0)

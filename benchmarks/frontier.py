@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from beamtree import native
-from beamtree.config import MemorySettings
+from beamtree.config import ModelSettings
 from beamtree.data.requests import Requests
 from beamtree.model.memory import LINK_BYTES
 from beamtree.retrieval.native_scorer import NativeScorer
@@ -135,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", help="sizes of catalogues; default: 10^4, 10^5 and 10^6")
     parser.add_argument("--followers", type=int, help="length of both lists of each item, whatever they take")
-    room = MemorySettings().megabytes
+    room = ModelSettings().memory_megabytes
     parser.add_argument("--link-megabytes", type=float, default=room, help="room for all lists of a catalogue")
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument(

@@ -43,7 +43,8 @@ def catalogue_model(*, items: int, followers: int = 20, seed: int = 0) -> Artefa
     weights |= {f"memory/{name}": array for name, array in drawn.memory.arrays().items()}
     settings = {
         "model": {"parts": ["tower", "memory"]},
-        "data": {"min_held_out": 2, "shuffle_ties": False},
+        "data": {"min_held_out": 2},
+        "decided": {"shuffle_ties": False},
         "retrieval": {"exclude_seen": True},
     }
     return Artefact(

@@ -23,10 +23,12 @@ def measure_kernels(*, nodes: int, turns: int) -> dict[str, float]:
     """GFLOP/s of the kernels and of sgemm, with one thread and with all."""
     subject = random_subject(items=64)
     network = Network.pack(
-        dict(subject.torch_model.named_parameters()), windows=SETTINGS.windows, normalisation=SETTINGS.normalisation
+        dict(subject.torch_model.named_parameters()),
+        windows=SETTINGS.windows,
+        normalisation=SETTINGS.network.normalisation,
     )
     generator = np.random.default_rng(0)
-    size, positions, hidden = SETTINGS.embedding_dim, SETTINGS.history_length, SETTINGS.attention_hidden
+    size, positions, hidden = SETTINGS.embedding_dim, SETTINGS.attention_history, SETTINGS.network.attention_hidden
     vectors = generator.normal(scale=0.3, size=(HISTORIES, positions, size)).astype(np.float32)
     places = generator.normal(scale=0.3, size=(HISTORIES, nodes, size)).astype(np.float32)
     incoming = generator.normal(size=(HISTORIES, positions, nodes)).astype(np.float32)
@@ -69,8 +71,8 @@ def main() -> None:
     arguments = parser.parse_args()
     results = measure_kernels(nodes=arguments.nodes, turns=arguments.turns)
     settings = {
-        "K": SETTINGS.history_length,
-        "h": SETTINGS.attention_hidden,
+        "K": SETTINGS.attention_history,
+        "h": SETTINGS.network.attention_hidden,
         "d": SETTINGS.embedding_dim,
         "nodes": arguments.nodes,
         "histories": HISTORIES,

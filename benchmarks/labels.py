@@ -24,7 +24,7 @@ HISTORIES = 128
 def measure_labels(*, items: int, turns: int) -> dict[str, float]:
     """Milliseconds per instance both ways, and the speedup; both give the same labels."""
     settings = Config().estimator
-    history_length = Config().model.history_length
+    history_length = Config().model.attention_history
     generator = np.random.default_rng(0)
     tree = plant(generator.permutation(items).astype(np.int32), branching=2)
     estimator = NextItemModel(

@@ -194,9 +194,7 @@ def main() -> None:
     if not path.exists():
         raise SystemExit(f"There is no log {path}: name one with --log, or the folder of globo with BEAMTREE_DATA.")
     log = read_interactions(path).frame
-    config = Config.preset(
-        arguments.preset, data={"holdout": "time", "validation_share": VALIDATION_SHARE, "test_share": 0.0}
-    )
+    config = Config.preset(arguments.preset, data={"holdout": "time", "held_out_shares": (VALIDATION_SHARE, 0.0)})
     figures = measure(log, days=arguments.days, day_length=arguments.day_length, config=config, users=arguments.users)
     report({"preset": arguments.preset}, figures, as_json=arguments.json)
 

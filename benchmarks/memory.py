@@ -86,17 +86,18 @@ def run(*, items: int, users: int, length: int, instances: int, normalisation: s
     """The peak of each stage in MB."""
     config = Config.preset(
         "paper",
-        data={"protocol": "clean", "min_held_out": 2, "shuffle_ties": False},
+        data={"protocol": "clean", "min_held_out": 2},
+        decided={"shuffle_ties": False},
         retrieval={"exclude_seen": True},
         tree={"order": order},
-        model={"normalisation": normalisation},
-        training={"rounds": 2, "most_instances": instances, "validations": 1},
+        model={"network": {"normalisation": normalisation}},
+        training={"rounds": 2, "max_instances": instances, "schedule": {"validations": 1}},
         estimator={"epochs": 1},
     )
     peaks = Peaks()
     peaks.end("imports")
     dataset = synthetic_dataset(items=items, users=users, length=length)
-    one_batch = config.estimator.batch_positions_of(items) // config.estimator.decided_history_length
+    one_batch = config.estimator.batch_positions_of(items) // config.encoder_history
     split = few_training_users(split_dataset(dataset, config=config), count=one_batch)
     peaks.end("data")
     artefact = fit_model(dataset, split, config=config, work=None, listen=peaks.listen, should_stop=lambda: False)

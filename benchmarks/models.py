@@ -14,7 +14,7 @@ from beamtree.native.score import KernelScore
 from beamtree.training.native_learner import attention_arrays
 from beamtree.tree.item_tree import ItemTree
 
-SETTINGS = Config.preset("paper", model={"normalisation": "none", "dropout": 0.0}).model
+SETTINGS = Config.preset("paper", model={"network": {"normalisation": "none", "dropout": 0.0}}).model
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Subject:
     def histories(self, count: int, *, seed: int = 0) -> NDArray[np.int32]:
         """Full histories of random items: (count, positions)."""
         generator = np.random.default_rng(seed)
-        shape = (count, self.settings.history_length)
+        shape = (count, self.settings.attention_history)
         return generator.integers(0, self.tree.num_items, shape).astype(np.int32)
 
 

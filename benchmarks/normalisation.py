@@ -55,24 +55,25 @@ def run(dataset: Any, arguments: argparse.Namespace, *, normalisation: str, drop
     per_epoch = int((spans.end - spans.start - split.first_target).clip(min=0).sum())
     config = Config.preset(
         "small",
-        data={"min_held_out": 15, "shuffle_ties": False},
+        data={"min_held_out": 15},
+        decided={"shuffle_ties": False},
         retrieval={"exclude_seen": True},
         model={
-            "normalisation": normalisation,
-            "dropout": dropout,
-            "history_table": "shared",
-            "first_vectors": "random",
+            "network": {
+                "normalisation": normalisation,
+                "dropout": dropout,
+                "history_table": "shared",
+                "embedding_init": "random",
+            }
         },
         training={
             "method": "dtr-u",
             "target_horizon": 1,
-            "targets_per_history": 1,
             "learning_rate": 4e-3,
             "seed": arguments.seed,
             "epochs": arguments.instances / per_epoch,
-            "most_instances": None,
-            "validations": 4,
-            "patience": 99,
+            "max_instances": None,
+            "schedule": {"validations": 4, "patience": 99},
         },
     )
     steps = 0

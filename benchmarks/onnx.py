@@ -36,8 +36,9 @@ def random_artefact(num_items: int, *, seed: int = 0) -> Artefact:
     """An untrained model of the paper's sizes."""
     config = Config.preset(
         "paper",
-        data={"min_held_out": 15, "shuffle_ties": False},
-        model={"normalisation": "none", "dropout": 0.0, "history_table": "separate"},
+        data={"min_held_out": 15},
+        decided={"shuffle_ties": False},
+        model={"network": {"normalisation": "none", "dropout": 0.0, "history_table": "separate"}},
         retrieval={"exclude_seen": True},
     )
     tree = plant(random_order(num_items, generator=np.random.default_rng(seed)), branching=config.tree.branching)
@@ -63,7 +64,9 @@ def measure(*, num_items: int, beam_width: int, k: int, rounds: int, threads: in
     """Milliseconds per user, one user at a time and fifty together, and how many of the items are the same."""
     artefact = random_artefact(num_items)
     settings = artefact.config.model
-    histories = np.random.default_rng(1).integers(0, num_items, size=(BATCH, settings.history_length)).astype(np.int32)
+    histories = (
+        np.random.default_rng(1).integers(0, num_items, size=(BATCH, settings.attention_history)).astype(np.int32)
+    )
     if native.is_available():
         native.set_threads(threads)
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=artefact.config), artefact.tree)

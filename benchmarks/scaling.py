@@ -33,7 +33,7 @@ def measure_size(network: Network, *, items: int, beam: int, turns: int) -> dict
     table *= 0.3
     halved = table.astype(np.float16)
     full, half = (KernelScore(tree, attention=AttentionArrays(network, rows)) for rows in (table, halved))
-    histories = generator.integers(0, items, (USERS, SETTINGS.history_length)).astype(np.int32)
+    histories = generator.integers(0, items, (USERS, SETTINGS.attention_history)).astype(np.int32)
     width = np.full(1, beam)
 
     def search(score: KernelScore) -> None:

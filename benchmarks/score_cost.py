@@ -6,7 +6,7 @@ from itertools import cycle
 import numpy as np
 
 from beamtree import native
-from beamtree.config import MemorySettings
+from beamtree.config import ModelSettings
 from beamtree.retrieval.native_scorer import NativeScorer
 from benchmarks.catalogue import Catalogue, followers_within
 from benchmarks.measure import take_turns
@@ -14,7 +14,7 @@ from benchmarks.measure import take_turns
 K = 20
 REQUESTS = 100
 TURNS = 400
-LINK_MEGABYTES = MemorySettings().megabytes
+LINK_MEGABYTES = ModelSettings().memory_megabytes
 
 
 def measure_score_cost(*, items: int, beam: int, turns: int = TURNS) -> dict[str, float]:

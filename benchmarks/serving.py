@@ -55,8 +55,9 @@ def random_model(num_items: int, *, seed: int = 0) -> Artefact:
     generator = np.random.default_rng(seed)
     config = Config.preset(
         "paper",
-        data={"min_held_out": 15, "shuffle_ties": False},
-        model={"normalisation": "none", "dropout": 0.0},
+        data={"min_held_out": 15},
+        decided={"shuffle_ties": False},
+        model={"network": {"normalisation": "none", "dropout": 0.0}},
         retrieval={"exclude_seen": True},
     )
     tree = plant(random_order(num_items, generator=generator), branching=config.tree.branching)
@@ -74,7 +75,7 @@ def random_model(num_items: int, *, seed: int = 0) -> Artefact:
 def _random_weights(
     settings: ModelSettings, tree: ItemTree, *, generator: np.random.Generator
 ) -> dict[str, npt.NDArray[np.float32]]:
-    size, hidden = settings.embedding_dim, settings.attention_hidden
+    size, hidden = settings.embedding_dim, settings.network.attention_hidden
     widths = [len(settings.windows) * size + size, *settings.layers, 1]
     shapes: dict[str, tuple[int, ...]] = {
         "node_table": (tree.num_nodes, size),
@@ -262,7 +263,7 @@ def measure(*, num_items: int, connections: int, seconds: float, rounds: int) ->
     """All figures. `seconds` is the time with all connections busy, over all rounds."""
     artefact = random_model(num_items)
     generator = np.random.default_rng(1)
-    length = artefact.config.model.history_length
+    length = artefact.config.model.attention_history
     histories = generator.integers(0, num_items, size=(REQUESTS, length)).astype(np.int32)
     requests = [http_request(history) for history in histories]
     bare = BareEngine(artefact, histories)

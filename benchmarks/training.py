@@ -38,7 +38,7 @@ SAMPLERS: dict[str, Literal["uniform", "top_down"]] = {"u": "uniform", "t": "top
 
 def necessary_flops(gradients: Gradients) -> float:
     """Operations of a step's factored scorer: forward for all that was scored, twice that for all that was learned."""
-    size, hidden, layers = SETTINGS.embedding_dim, SETTINGS.attention_hidden, SETTINGS.layers
+    size, hidden, layers = SETTINGS.embedding_dim, SETTINGS.network.attention_hidden, SETTINGS.layers
     per_pair = 2 * (hidden * size + layers[0])
     per_node = 2 * (size * layers[0] + layers[0] * layers[1] + layers[1] * layers[2] + layers[2])
     per_history_row = 2 * size * (2 * hidden + layers[0])
@@ -104,7 +104,7 @@ class Lesson:
             learn_batch(
                 subject.attention(),
                 subject.tree,
-                histories=instances.histories.latest(SETTINGS.history_length),
+                histories=instances.histories.latest(SETTINGS.attention_history),
                 targets=np.ascontiguousarray(instances.targets[:, :1]),
                 negatives=drawn,
                 seed=0,
@@ -138,7 +138,7 @@ def _plain_steps(subject: Subject, instances: Batch, negatives: int) -> dict[str
     plain = PlainRetriever(subject.torch_model.train(), subject.tree)
     optimiser = torch.optim.Adam(subject.torch_model.parameters(), lr=1e-4, weight_decay=1e-4)
     targets = np.ascontiguousarray(instances.targets[:, 0])
-    histories = instances.histories.latest(SETTINGS.history_length)
+    histories = instances.histories.latest(SETTINGS.attention_history)
 
     def step(learn: Callable[..., float]) -> None:
         optimiser.zero_grad()

@@ -97,7 +97,7 @@ class BoundTerms:
 def measure_norms(weights: Weights, *, settings: ModelSettings) -> NetworkNorms:
     """The norms of trained weights, as the theorem names them."""
     unbounded = ["biases"]
-    if settings.normalisation == "layer":
+    if settings.network.normalisation == "layer":
         unbounded.append("layer normalisation")
     slopes = np.concatenate(
         [weights[name].reshape(-1) for name in ("mlp.slopes", "attention.hidden_slope", "attention.output_slope")]
@@ -114,7 +114,7 @@ def measure_norms(weights: Weights, *, settings: ModelSettings) -> NetworkNorms:
         node_norm=node_norm,
         item_norm=_longest(weights["item_table"]) if "item_table" in weights else node_norm,
         lipschitz=float(max(1.0, np.abs(slopes).max())),
-        history_length=settings.history_length,
+        history_length=settings.attention_history,
         unbounded=tuple(unbounded),
     )
 
@@ -159,7 +159,7 @@ def _complexity(norms: NetworkNorms, layer_norm: float, attention_norm: float, *
 def _layer(weights: Weights, layer: int, *, settings: ModelSettings) -> npt.NDArray[np.float64]:
     """A matrix of the MLP as it acts at rest: batch normalisation scales its rows."""
     matrix = np.asarray(weights[f"mlp.{layer}.weight"], dtype=np.float64)
-    if settings.normalisation == "batch" and layer < len(settings.layers):
+    if settings.network.normalisation == "batch" and layer < len(settings.layers):
         gain, variance = weights[f"norm.{layer}.weight"], weights[f"norm.{layer}.running_var"]
         matrix = matrix * (gain / np.sqrt(variance + BATCH_NORM_EPSILON))[:, None]
     return matrix

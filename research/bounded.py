@@ -69,7 +69,7 @@ def measure_bound(run: "TreeRun", rounds: "Rounds", engine: Engine, *, estimator
     from research.training_loss import training_loss
 
     seed, tree = run.budget.seed, rounds.best_tree
-    length = run.config.model.history_length
+    length = run.config.model.attention_history
     asked = ask_users(run.dataset, run.split, group=None, count=HELD_OUT_USERS, seed=seed)
     plan, generator = LevelPlan.of(tree, config=run.config), np.random.default_rng(seed)
 

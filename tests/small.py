@@ -1,6 +1,6 @@
 """Small trees, models and logs that several test files share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import torch
+from pydantic import BaseModel
 
-from beamtree.config import Config, ModelSettings
+from beamtree.config import Config, EncoderRecipe, EstimatorSettings, ModelSettings, NetworkSpec, TrainingSchedule
+from beamtree.config.loading import merge
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
@@ -21,6 +23,11 @@ from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
 Arrays = dict[str, npt.NDArray[Any]]
+SPECS: dict[str, tuple[str, type[BaseModel]]] = {
+    "model": ("network", NetworkSpec),
+    "training": ("schedule", TrainingSchedule),
+    "estimator": ("recipe", EncoderRecipe),
+}
 Ragged = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
 
 
@@ -50,7 +57,24 @@ def model_settings(**changes: Any) -> ModelSettings:
         "layers": (6, 5, 3),
         "history_table": "shared",
     }
-    return ModelSettings(**(sizes | changes))
+    return ModelSettings.model_validate(nested({"model": sizes | changes})["model"])
+
+
+def encoder_settings(**changes: Any) -> EstimatorSettings:
+    """Settings of the encoder; fields of its recipe are given beside them."""
+    return EstimatorSettings.model_validate(nested({"estimator": changes})["estimator"])
+
+
+def nested(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Sections with the fields of network, schedule and recipe where they belong, wherever they were given."""
+    found = {}
+    for section, values in sections.items():
+        name, spec = SPECS.get(section, ("", BaseModel))
+        known = spec.model_fields
+        inner = {key: value for key, value in values.items() if key in known}
+        outer = {key: value for key, value in values.items() if key not in inner}
+        found[section] = outer | ({name: {**outer.get(name, {}), **inner}} if inner else {})
+    return found
 
 
 def fresh_attention(settings: ModelSettings, tree: ItemTree, *, seed: int) -> Attention:
@@ -85,7 +109,7 @@ class PlainAttention(Part):
         """Read the tables plainly, whatever `read` is."""
         del read
         model = self.attention
-        items = requests.histories.latest(model.settings.history_length)
+        items = requests.histories.latest(model.settings.attention_history)
         table = model.node_table if model.item_table is None else model.item_table
 
         def scores(levels: Sequence[int], nodes: torch.Tensor) -> torch.Tensor:
@@ -150,7 +174,7 @@ def two_group_log(*, users_per_group: int = 24, items_per_group: int = 10, lengt
 def small_config(**sections: dict[str, Any]) -> Config:
     """Settings that fit a few dozen users in a second: uniform negatives, one target each, the very next item."""
     base: dict[str, dict[str, Any]] = {
-        "data": {"min_interactions": 2, "min_held_out": 2, "shuffle_ties": False},
+        "data": {"min_interactions": 2, "min_held_out": 2},
         "model": {
             "parts": ["attention", "memory"],
             "embedding_dim": 4,
@@ -161,14 +185,13 @@ def small_config(**sections: dict[str, Any]) -> Config:
         "training": {
             "method": "dtr-u",
             "target_horizon": 1,
-            "targets_per_history": 1,
             "negatives": 3,
             "batch_size": 16,
             "epochs": 1,
             "learning_rate": 0.01,
             "warmup_steps": 0,
         },
-        "estimator": {"history_length": 5},
+        "decided": {"shuffle_ties": False, "history_length": 5},
         "retrieval": {"beam_width": 8, "exclude_seen": True},
     }
-    return Config.resolve({name: base.get(name, {}) | sections.get(name, {}) for name in base | sections})
+    return Config.resolve(merge(nested(base), nested(sections)))

@@ -20,8 +20,9 @@ from tests.small import small_config, two_group_log
 
 
 def undecided(**sections: dict[str, Any]) -> Config:
-    data = {"min_interactions": 2, "min_held_out": None, "shuffle_ties": None} | sections.pop("data", {})
-    return small_config(data=data, retrieval={"beam_width": 8, "exclude_seen": None}, **sections)
+    data = {"min_interactions": 2, "min_held_out": None} | sections.pop("data", {})
+    decided = {"shuffle_ties": None, "history_length": None}
+    return small_config(data=data, decided=decided, retrieval={"beam_width": 8, "exclude_seen": None}, **sections)
 
 
 def groceries() -> InteractionLog:
@@ -57,7 +58,7 @@ def test_decisions_and_profile_survive_saving_and_find_the_split_again(
 ) -> None:
     fitted.save(tmp_path / "model")
     loaded = DeepTreeRetriever.load(tmp_path / "model")
-    assert (loaded.config.data.shuffle_ties, loaded.config.retrieval.exclude_seen) == (True, False)
+    assert (loaded.config.decided.shuffle_ties, loaded.config.retrieval.exclude_seen) == (True, False)
     assert loaded.config.data.min_held_out == 15
     assert loaded.config == fitted.config
     profile = LogProfile(**loaded.recommender.artefact.training["log"])
@@ -89,7 +90,7 @@ def test_histories_to_recommend_from_are_settled_as_in_training(fitted: DeepTree
 
 def test_each_log_decides_for_itself(fitted: DeepTreeRetriever) -> None:
     model = DeepTreeRetriever(undecided()).fit(films())
-    assert (model.config.data.shuffle_ties, model.config.retrieval.exclude_seen) == (False, True)
+    assert (model.config.decided.shuffle_ties, model.config.retrieval.exclude_seen) == (False, True)
     model.fit(groceries())
     assert model.config == fitted.config
 
@@ -134,13 +135,15 @@ def test_a_fit_with_nothing_to_hit_is_refused_before_it_begins() -> None:
 
 def test_a_model_of_format_1_excludes_what_was_seen_and_shuffles_nothing() -> None:
     config = load_artefact(DIRECTORY).config
-    assert (config.data.shuffle_ties, config.retrieval.exclude_seen) == (False, True)
+    assert (config.decided.shuffle_ties, config.retrieval.exclude_seen) == (False, True)
 
 
 def test_a_model_with_open_settings_is_refused(fitted: DeepTreeRetriever) -> None:
     artefact = fitted.recommender.artefact
     fields = {name: getattr(artefact, name) for name in artefact.__dataclass_fields__}
-    with pytest.raises(SettingsError, match=r"data\.min_held_out and data\.shuffle_ties and retrieval\.exclude_seen"):
+    with pytest.raises(
+        SettingsError, match=r"data\.min_held_out and decided\.shuffle_ties and retrieval\.exclude_seen"
+    ):
         Artefact(**fields | {"config": undecided()})
 
 

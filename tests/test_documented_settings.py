@@ -18,4 +18,4 @@ def test_it_is_understood(assignment: str) -> None:
 
 
 def test_there_are_some() -> None:
-    assert any("context_features" in text for text in GIVEN)
+    assert any("log.features" in text for text in GIVEN)

@@ -37,7 +37,7 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_baselines_that_share_an_encoder_train_it_once() -> None:
-    encoder = {"width": 8, "layers": 1, "heads": 1, "epochs": 1}
+    encoder = {"width": 8, "layers": 1, "epochs": 1}
     model = DeepTreeRetriever(small_config(model={"parts": ["memory"]}, estimator=encoder)).fit(two_group_log())
     events: list[Event] = []
     table = model.evaluate(exact=False, baselines="gru4rec,gru4rec-item-to-item", listen=events.append)

@@ -22,8 +22,8 @@ def test_a_preset_learns_through_all_stages_of_its_method(name: PresetName) -> N
     rounds = min(whole.training.rounds, 2)
     shortened: dict[str, Any] = {
         "batch_size": BATCH_SIZE,
-        "most_instances": STEPS * BATCH_SIZE,
-        "validations": 1,
+        "max_instances": STEPS * BATCH_SIZE,
+        "schedule": {"validations": 1},
         "rounds": rounds,
     }
     config = Config.preset(name, training=shortened, estimator={"epochs": 1})

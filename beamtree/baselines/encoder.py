@@ -47,7 +47,9 @@ def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
     seconds = SHARE * budget.seconds
     if budget.directory is None:
         return with_positions_for(dataset, split, config=budget.config, seconds=seconds)
-    decisive = [dataset.fingerprint, split.description, seconds, budget.config.estimator.model_dump(mode="json")]
+    config = budget.config
+    encoder = [config.estimator.model_dump(mode="json"), config.encoder_history]
+    decisive = [dataset.fingerprint, split.description, seconds, encoder]
     key = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
     kept = budget.directory / f"encoder-{key}.json"
     if kept.is_file():
@@ -55,7 +57,7 @@ def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
         return budget.config if positions is None else with_positions(budget.config, positions)
     planned = with_positions_for(dataset, split, config=budget.config, seconds=seconds)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    replace_text(kept, json.dumps(planned.estimator.most_positions))
+    replace_text(kept, json.dumps(planned.estimator.max_positions))
     return planned
 
 
@@ -76,7 +78,7 @@ def with_positions_for(dataset: Dataset, split: Split, *, config: Config, second
         return config
     step = min(later - earlier for earlier, later in pairwise(taken))
     positions = round(seconds / step * config.estimator.batch_positions_of(len(dataset.items)))
-    most = config.estimator.most_positions
+    most = config.estimator.max_positions
     fewer = positions if most is None else min(positions, most)
     return with_positions(config, max(1, fewer))
 
@@ -85,11 +87,12 @@ def with_encoder(config: Config, kind: EncoderKind) -> Config:
     """The same settings with an encoder of a kind; where it is another one, with as many layers as suit it."""
     if config.estimator.encoder == kind:
         return config
-    estimator = config.estimator.model_copy(update={"encoder": kind, "layers": None})
+    recipe = config.estimator.recipe.model_copy(update={"layers": None})
+    estimator = config.estimator.model_copy(update={"encoder": kind, "recipe": recipe})
     return config.model_copy(update={"estimator": estimator})
 
 
-def with_positions(config: Config, most_positions: int) -> Config:
+def with_positions(config: Config, max_positions: int) -> Config:
     """The same settings with at most so many positions for the encoder."""
-    estimator = config.estimator.model_copy(update={"most_positions": most_positions})
+    estimator = config.estimator.model_copy(update={"max_positions": max_positions})
     return config.model_copy(update={"estimator": estimator})

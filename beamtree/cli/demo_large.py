@@ -56,8 +56,8 @@ def settings() -> Config:
     return Config.preset(
         "small",
         model={"parts": ["attention", "memory"]},
-        training={"most_instances": NUM_INSTANCES, "validations": 1},
-        data={"validation_share": held_out, "test_share": held_out},
+        training={"max_instances": NUM_INSTANCES, "schedule": {"validations": 1}},
+        data={"held_out_shares": (held_out, held_out)},
     )
 
 

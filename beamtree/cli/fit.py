@@ -22,6 +22,8 @@ from beamtree.cli.options import (
     parse_pairs,
 )
 from beamtree.config import Config, PresetName
+from beamtree.config.data_sections import ITEMS
+from beamtree.config.loading import merge
 from beamtree.data.interactions import read_log
 from beamtree.errors import InputError
 from beamtree.evaluation.protocol import describe_protocol
@@ -91,7 +93,7 @@ def fit(
     if item_columns and items is None:
         raise InputError("--item-column names columns of the item table: give that too, with --items TABLE.")
     overrides: dict[str, dict[str, Any]] = {
-        "log": reading.settings() | _given(item_columns=item_columns or None),
+        "log": merge(reading.settings(), {"columns": {ITEMS + ours: name for ours, name in item_columns.items()}}),
         "data": _given(holdout=holdout),
         "tree": _given(branching=branching),
         "model": _given(embedding_dim=embedding_dim),

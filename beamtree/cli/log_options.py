@@ -14,9 +14,11 @@ import typer
 
 from beamtree.cli.console import messages
 from beamtree.cli.options import parse_pairs
-from beamtree.config import Config, LogSettings
+from beamtree.config import ROW_ORDER, Config, LogSettings
+from beamtree.config.data_sections import MIN_RATING, SINCE, UNTIL
 from beamtree.data.columns import MAPPABLE_INTERACTION_COLUMNS, TIMESTAMP
 from beamtree.data.interactions import InteractionLog, read_log
+from beamtree.errors import InputError
 from beamtree.progress import bullet_list
 
 PANEL = "How the log is read"
@@ -80,15 +82,11 @@ class LogOptions:
     def settings(self) -> dict[str, Any]:
         """Settings of the section `log` for those options that were given."""
         events = parse_pairs(self.event_type, option="--event-type", form="COLUMN=VALUE[,VALUE...]")
-        given = {
-            "columns": parse_pairs(self.column, option="--column", form="OURS=THEIRS"),
-            "min_rating": self.min_rating,
-            "event_type": {name: values.split(",") for name, values in events.items()},
-            "since": self.since,
-            "until": self.until,
-            "bad_rows": self.bad_rows,
-            "row_order": self.row_order,
-        }
+        keep: dict[str, Any] = {MIN_RATING: self.min_rating, SINCE: self.since, UNTIL: self.until}
+        keep |= {name: values.split(",") for name, values in events.items()}
+        if not self.no_filters or any(keep.values()):
+            keep = {name: value for name, value in keep.items() if value is not None or self.no_filters}
+        given = {"columns": self._columns(), "keep": keep, "bad_rows": self.bad_rows}
         without = _NO_FILTERS if self.no_filters else {}
         return {**without, **{name: value for name, value in given.items() if value not in (None, {})}}
 
@@ -101,13 +99,29 @@ class LogOptions:
     def over(self, remembered: LogSettings) -> LogSettings:
         """What a model remembers of its log, changed for another log: what is given wins, columns one by one."""
         given, kept = self.settings(), remembered.model_dump()
-        columns = dict(kept["columns"])
-        if given.get("row_order"):
-            columns.pop(TIMESTAMP, None)
-            kept |= {"since": None, "until": None, "half_life_days": None}
-        elif {"since", "until"} & given.keys() or TIMESTAMP in given.get("columns", {}):
-            kept["row_order"] = False
-        return Config.resolve({"log": {**kept, **given, "columns": {**columns, **given.get("columns", {})}}}).log
+        columns, keep = dict(kept["columns"]), dict(kept["keep"])
+        if given.get("columns", {}).get(TIMESTAMP) == ROW_ORDER:
+            keep = {name: value for name, value in keep.items() if name not in (SINCE, UNTIL)}
+            kept["half_life_days"] = None
+        elif remembered.row_order and (self.row_order is False or self.since or self.until):
+            del columns[TIMESTAMP]
+        if self.no_filters:
+            keep = {}
+        elif self.event_type:
+            keep = {name: value for name, value in keep.items() if not isinstance(value, list)}
+        changed = {"columns": {**columns, **given.get("columns", {})}, "keep": {**keep, **(given.get("keep") or {})}}
+        return Config.resolve({"log": {**kept, **given, **changed}}).log
+
+    def _columns(self) -> dict[str, str]:
+        """Our names of columns -> those of the log, the row order in place of timestamps among them."""
+        columns = parse_pairs(self.column, option="--column", form="OURS=THEIRS")
+        if self.row_order and TIMESTAMP in columns:
+            raise InputError(
+                f"--row-order reads no timestamps, --column timestamp={columns[TIMESTAMP]} names them: leave one out."
+            )
+        if self.row_order is None or TIMESTAMP in columns:
+            return columns
+        return {**columns, TIMESTAMP: ROW_ORDER if self.row_order else TIMESTAMP}
 
     def read(
         self, source: str, remembered: LogSettings, *, say: Callable[[list[str]], None] = _list_among_messages
@@ -118,14 +132,7 @@ class LogOptions:
         return log
 
 
-_NO_FILTERS: Mapping[str, Any] = {
-    "min_rating": None,
-    "event_type": {},
-    "event_weights": {},
-    "target_events": (),
-    "since": None,
-    "until": None,
-}
+_NO_FILTERS: Mapping[str, Any] = {"keep": None, "event_weights": None, "target_events": ()}
 
 
 def takes_log_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -152,7 +152,7 @@ def recommend(
         allow_lists=lists,
         user_table=None
         if user_table is None
-        else read_users(user_table, columns=recommender.artefact.config.log.columns),
+        else read_users(user_table, columns=recommender.artefact.config.log.interaction_columns),
         context=typed_values(around, recommender.artefact.request_features.context),
     )
     cold: list[object] = []

@@ -126,7 +126,7 @@ class _Limits:
     def settings(self, variant: "Variant", config: Config) -> dict[str, Any]:
         settings = config.model_dump(mode="json")
         if self._counts_instances(variant):
-            settings["training"] |= {"most_instances": self._instances, "epochs": MAX_EPOCHS}
+            settings["training"] |= {"max_instances": self._instances, "epochs": MAX_EPOCHS}
         return settings
 
     def seconds(self, variant: "Variant") -> float | None:

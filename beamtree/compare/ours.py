@@ -52,6 +52,8 @@ class Preset:
             "data": shared.data.model_dump(),
             "retrieval": {"exclude_seen": shared.retrieval.exclude_seen},
             "training": {"seed": shared.training.seed},
+            "model": {"history_length": shared.model.history_length},
+            "decided": shared.decided.model_dump(),
         }
         if self._preset != "instant":
             sections["estimator"] = shared.estimator.model_dump()

@@ -14,7 +14,8 @@ from beamtree.baselines.protocol import Baseline
 from beamtree.baselines.registry import BASELINES, Entry
 from beamtree.baselines.trees.entries import ENTRIES as TREES
 from beamtree.compare.ours import OURS
-from beamtree.config import ModelSettings
+from beamtree.config import ModelSettings, NetworkSpec
+from beamtree.config.loading import merge
 from beamtree.errors import InputError
 
 Family = Literal["ours", "counting and linear", "brute force", "index over vectors", "tree"]
@@ -61,13 +62,14 @@ def _with(made: Any, name: str, value: Any, *, system: str) -> Any:
     recipe = getattr(made, "recipe", None)
     of_recipe = [field.name for field in fields(recipe)] if is_dataclass(recipe) else []
     sizes = getattr(recipe, "sizes", None)
-    of_sizes = list(type(sizes).model_fields) if isinstance(sizes, ModelSettings) else []
+    of_sizes = [*ModelSettings.model_fields, *NetworkSpec.model_fields] if isinstance(sizes, ModelSettings) else []
     if name in own:
         return replace(made, **{name: value})
     if name in of_recipe:
         return replace(made, recipe=replace(recipe, **{name: value}))  # type: ignore[type-var]
     if name in of_sizes and isinstance(sizes, ModelSettings):
-        sizes = ModelSettings.model_validate({**sizes.model_dump(), name: value})
+        changed = {name: value} if name in ModelSettings.model_fields else {"network": {name: value}}
+        sizes = ModelSettings.model_validate(merge(sizes.model_dump(), changed))
         return replace(made, recipe=replace(recipe, sizes=sizes))  # type: ignore[type-var]
     known = ", ".join([*own, *of_recipe, *of_sizes]) or "nothing"
     raise InputError(f"{system} has no {name!r} to change. It has {known}.")

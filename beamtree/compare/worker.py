@@ -38,7 +38,7 @@ class Saying:
 
     def __init__(self, task: Task, *, learned: int) -> None:
         self._learned = learned
-        self._most = task.config.training.most_instances if task.budget_seconds is None else None
+        self._most = task.config.training.max_instances if task.budget_seconds is None else None
         self._said = 0.0
 
     def __call__(self, event: "Event") -> None:

@@ -229,7 +229,7 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
     """Read a log the way the settings say; see `read_interactions`."""
     return read_interactions(
         source,
-        columns=settings.columns,
+        columns=settings.interaction_columns,
         min_rating=settings.min_rating,
         event_type=settings.event_type,
         event_weights=settings.event_weights,

@@ -1,8 +1,8 @@
 """From a log as it was read to a data set, with what its profile decides.
 
-Which users are long enough to be held out, whether seen items may be recommended, whether tied rows are shuffled: all
-three are settings that a person may set; left open, they follow from the log, once, before anything is split or
-learned, and the settings that a model keeps say what was decided.
+Which users are long enough to be held out, whether seen items may be recommended, how much of a history is read,
+whether tied rows are shuffled: all follow from the log, once, before anything is split or learned, unless a setting
+says otherwise, and what a model records says what was decided.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def prepare_log(
     dataset = prepared(log)
     profile = measure_log(dataset.sequences, dataset.timestamps, num_items=len(dataset.items))
     decided = decide(config, profile)
-    if decided.data.shuffle_ties:
+    if decided.decided.shuffle_ties:
         dataset = prepared(settle_ties(log, config=decided))
     found = RequestFeatures.infer(dataset, config.log) if read is None else read
     return PreparedLog(dataset.reading(found), profile, decided)
@@ -80,18 +80,17 @@ def prepare_log(
 
 def decide(config: Config, profile: LogProfile) -> Config:
     """The settings with everything decided that they leave to the log."""
-    retrieval, data = config.retrieval, config.data
+    retrieval, data, found = config.retrieval, config.data, config.decided
     if retrieval.exclude_seen is None:
         retrieval = retrieval.model_copy(update={"exclude_seen": not profile.people_repeat})
     if data.min_held_out is None:
         data = data.model_copy(update={"min_held_out": profile.long_history})
-    if data.shuffle_ties is None:
+    if found.shuffle_ties is None:
         is_leak = profile.ties_are_sorted and data.protocol != "paper"
-        data = data.model_copy(update={"shuffle_ties": is_leak})
-    estimator = config.estimator
-    if estimator.history_length is None:
-        estimator = estimator.model_copy(update={"history_length": _history_length(profile)})
-    return config.model_copy(update={"data": data, "retrieval": retrieval, "estimator": estimator})
+        found = found.model_copy(update={"shuffle_ties": is_leak})
+    if found.history_length is None:
+        found = found.model_copy(update={"history_length": _history_length(profile)})
+    return config.model_copy(update={"data": data, "retrieval": retrieval, "decided": found})
 
 
 def _history_length(profile: LogProfile) -> int:
@@ -114,12 +113,12 @@ def _explain_history_length(profile: LogProfile, *, config: Config) -> list[str]
     """How much of a history the encoder reads, and why; nothing where no part of the score has one."""
     if "tower" not in config.model.parts:
         return []
-    read = config.estimator.decided_history_length
+    read = config.encoder_history
     latest = f"the encoder reads the latest {read:,} items of a history"
     if read != _history_length(profile):
-        return [f"{latest}, as estimator.history_length={read} asks"]
+        return [f"{latest}, as model.history_length={read} asks"]
     usual = f"95 % of the users have at most {profile.usual_history:,} interactions"
-    return [f"{usual}: {latest}; estimator.history_length=N overrules"]
+    return [f"{usual}: {latest}; model.history_length=N overrules"]
 
 
 def _explain_half_life(config: Config) -> list[str]:
@@ -153,7 +152,7 @@ def explain_seen_items(profile: LogProfile, *, config: Config) -> str:
 
 
 def _explain_ties(profile: LogProfile, *, config: Config) -> list[str]:
-    shuffled = bool(config.data.shuffle_ties)
+    shuffled = bool(config.decided.shuffle_ties)
     if profile.tied_share < WORTH_A_SENTENCE and not shuffled:
         return []
     order = "are sorted by item" if profile.ties_are_sorted else "are in no order of the items"
@@ -161,9 +160,9 @@ def _explain_ties(profile: LogProfile, *, config: Config) -> list[str]:
     outcome = f"shuffled by seed {config.split_seed}" if shuffled else "left in the order of the file"
     if shuffled != profile.ties_are_sorted:
         warning = ", which gives the next item away" if profile.ties_are_sorted else ""
-        reason = "is published" if config.data.protocol == "paper" else f"data.shuffle_ties={_toml(shuffled)} asks"
+        reason = "is published" if config.data.protocol == "paper" else "was decided before"
         return [f"{tied}{warning}: {outcome}, as {reason}"]
-    return [f"{tied}: {outcome}; data.shuffle_ties={_toml(not shuffled)} overrules"]
+    return [f"{tied}: {outcome}"]
 
 
 def _toml(value: bool) -> str:

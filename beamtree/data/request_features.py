@@ -51,8 +51,8 @@ class RequestFeatures:
             ]
             if empty:
                 raise DataError(
-                    f"log.context_features reads the column {empty[0]!r}, which has no value in this log. Check its "
-                    "name, or leave it out."
+                    f"log.features reads the column {empty[0]!r} of the context, which has no value in this log. "
+                    "Check its name, or leave it out."
                 )
             context = FeatureSchema.infer(dataset.context, settings.context_features)
         return cls(user, context)

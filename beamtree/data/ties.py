@@ -20,7 +20,7 @@ def settle_ties(log: InteractionLog, *, config: Config) -> InteractionLog:
     Where they are shuffled: sorted by user and time, and rows that share both in random order, whatever the order of
     the file. Shuffling again changes nothing.
     """
-    if not config.data.shuffle_ties:
+    if not config.decided.shuffle_ties:
         return log
     return replace(log, frame=shuffle_within(log.frame, keys=(USER_ID, TIMESTAMP), seed=config.split_seed))
 

@@ -55,7 +55,7 @@ class Examined:
     @property
     def history_length(self) -> int:
         """How many of the latest items of a history what is learned reads."""
-        lengths = [self.artefact.config.model.history_length]
+        lengths = [self.artefact.config.model.attention_history]
         if tower := self.artefact.part("tower"):
             lengths.append(encoder_sizes(tower, width=tower["node_table"].shape[1]).history_length)
         return max(lengths)

@@ -39,7 +39,7 @@ def parts_section(diagnostics: Diagnostics) -> Section | None:
         f"({contributions.guided_users:,} users).",
         remedy="A part without effect only costs time: fit without it (--set model.parts=...) and "
         "compare. A part that helps some users and hurts others has a weight for the average: "
-        "set it with estimator.weight and the weights of memory. A level that keeps less without a part is guided by "
+        "set it with model.weights. A level that keeps less without a part is guided by "
         "it: a wider beam (retrieval.beam_width) makes the search depend on it less.",
     )
 

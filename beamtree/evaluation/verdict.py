@@ -104,7 +104,7 @@ def advice(config: Config) -> str:
     if config.model.parts == ("memory",):
         return "try --preset small, which learns besides counting"
     longer = [f"training.epochs={min(4 * config.training.epochs, MAX_EPOCHS):g}"]
-    if config.training.most_instances is not None:
-        longer.append(f"training.most_instances={4 * config.training.most_instances}")
+    if config.training.max_instances is not None:
+        longer.append(f"training.max_instances={4 * config.training.max_instances}")
     settings = " ".join(f"--set {setting}" for setting in longer)
     return f"try training longer ({settings}), or --preset instant, which only counts and takes seconds"

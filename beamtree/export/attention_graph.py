@@ -25,16 +25,16 @@ class AttentionGraph:
         self._graph = graph
         self._tree = tree
         self._settings = settings
-        self._weights = _fold_normalisation(weights, settings.normalisation)
+        self._weights = _fold_normalisation(weights, settings.network.normalisation)
         self._present = self._leaves = self._vectors = ""
 
     def read_history(self, history: str) -> None:
         """Look at a history (entries,) of items, oldest first, -1 for none; the latest of them are read."""
         graph = self._graph
-        items, present = latest_items(graph, history, length=self._settings.history_length)
+        items, present = latest_items(graph, history, length=self._settings.attention_history)
         column = graph.apply("Unsqueeze", present, graph.integers(1))
         self._present = graph.apply("Cast", column, to=TensorProto.FLOAT)
-        if self._settings.history_table == "separate":
+        if self._settings.network.history_table == "separate":
             self._vectors = self._rows("item_table", items)
         else:
             leaf_of_item = graph.constant("leaf_of_item", self._tree.leaf_of_item)
@@ -44,7 +44,7 @@ class AttentionGraph:
     def score(self, nodes: str, level: int) -> str:
         """Scores (n,) of nodes (n,) of a level."""
         graph, settings = self._graph, self._settings
-        size, hidden, length = settings.embedding_dim, settings.attention_hidden, settings.history_length
+        size, hidden, length = settings.embedding_dim, settings.network.attention_hidden, settings.attention_history
         history = self._history(level)
         vectors = self._rows("node_table", graph.apply("Add", nodes, self._offset(level)))
 
@@ -94,10 +94,10 @@ class AttentionGraph:
             transB=1,
         )
         hidden = graph.apply("Gemm", attention, graph.apply("Squeeze", interest, graph.integers(1)), of_node, transA=1)
-        for layer in range(3):
+        for layer in range(len(weights["mlp.slopes"])):
             if layer > 0:
                 hidden = self._linear(hidden, layer)
-            if settings.normalisation == "layer":
+            if settings.network.normalisation == "layer":
                 hidden = graph.apply(
                     "LayerNormalization",
                     hidden,
@@ -106,7 +106,7 @@ class AttentionGraph:
                     epsilon=LAYER_NORM_EPSILON,
                 )
             hidden = self._prelu(hidden, weights["mlp.slopes"][layer])
-        return graph.apply("Reshape", self._linear(hidden, 3), graph.integers(-1))
+        return graph.apply("Reshape", self._linear(hidden, len(weights["mlp.slopes"])), graph.integers(-1))
 
     def _history(self, level: int) -> str:
         """Vectors (positions, size) of the history's items as this level sees them."""
@@ -140,7 +140,7 @@ def _fold_normalisation(weights: Mapping[str, AnyArray], normalisation: str) -> 
     square of mean, which is exact only around a mean of 0.
     """
     folded = dict(weights)
-    for layer in range(3):
+    for layer in range(len(weights["mlp.slopes"])):
         weight, bias = (np.asarray(weights[f"mlp.{layer}.{name}"], dtype=np.float64) for name in ("weight", "bias"))
         match normalisation:
             case "layer":

@@ -114,6 +114,6 @@ def _facts(artefact: Artefact, plan: SearchPlan) -> dict[str, str]:
         "beamtree_model": artefact.version,
         "k": str(plan.k),
         "beam_width": str(plan.width),
-        "history_length": str(artefact.config.model.history_length),
+        "history_length": str(artefact.config.model.attention_history),
         "num_items": str(plan.tree.num_items),
     }

@@ -115,7 +115,7 @@ def _learn_round(
     plan = None
     if run.work is not None:
         directory = run.work.directory / f"round-{rounds.round}"
-        plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.checkpoint_minutes)
+        plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.schedule.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
     tower = None
     if run.encoder is not None and rounds.tree.num_items > LARGEST_SCAN:

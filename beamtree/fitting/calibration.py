@@ -6,12 +6,13 @@ Neither the encoder nor the counts may choose them on users they have seen: own 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from beamtree.config import MemorySettings
 from beamtree.model.memory import MemoryWeights
 
 LEARNED = "learned"
 TOWER = "tower"
 """Names of evidence: what is learned in rounds, attention for example, which counts 1, and the tower."""
+TREND = "trend"
+"""What `model.weights` has where the trend is left out."""
 
 MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01, fade=0.7, company=0.5)
 BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fade=0.7, company=0.5)
@@ -63,8 +64,8 @@ class Choice:
     """What there is to choose, and what was chosen by a person.
 
     has_learned, has_tower, has_memory: the summands. repeats_can_return: own repeats are evidence only where seen items
-    may be recommended; people_repeat: for themselves rather than against, to begin with. tower, memory: a weight that
-    is set there is not calibrated.
+    may be recommended; people_repeat: for themselves rather than against, to begin with. fixed: weights by name that
+    are not calibrated, as in `model.weights`.
     """
 
     has_learned: bool
@@ -72,25 +73,23 @@ class Choice:
     has_memory: bool
     repeats_can_return: bool
     people_repeat: bool
-    tower: float | None
-    memory: MemorySettings
+    fixed: Mapping[str, float]
 
     def start(self) -> PartWeights:
         """Where calibration begins."""
         usual = BESIDE_LEARNED if self.has_learned or self.has_tower else MEMORY_ALONE
         repeats = (REPEATS if self.people_repeat else -REPEATS) if self.repeats_can_return else 0.0
-        told = {name: getattr(self.memory, name) for name in MEMORY_NAMES}
         usual = replace(usual, repeats=repeats, repeat_fade=REPEAT_FADES[-1])
-        memory = replace(usual, **{name: value for name, value in told.items() if value is not None})
-        return PartWeights(1.0 if self.tower is None else self.tower, memory)
+        memory = replace(usual, **{name: self.fixed[name] for name in MEMORY_NAMES if name in self.fixed})
+        return PartWeights(self.fixed.get(TOWER, 1.0), memory)
 
     def free(self) -> Iterator[str]:
         """The weights to calibrate, in the order in which they are tried; one kind of evidence counts 1 for good."""
-        if self.has_tower and self.has_learned and self.tower is None:
+        if self.has_tower and self.has_learned and TOWER not in self.fixed:
             yield TOWER
         if not self.has_memory:
             return
-        names = [name for name in MEMORY_NAMES if getattr(self.memory, name) is None]
+        names = [name for name in MEMORY_NAMES if name not in self.fixed]
         if not (self.has_learned or self.has_tower):
             names = [name for name in names if name != "transitions"]
         elif len(names) == len(MEMORY_NAMES):
@@ -157,14 +156,14 @@ def repeats_evidence(fade: float) -> str:
     return f"repeats {fade:g}"
 
 
-def tried_fades(settings: MemorySettings) -> tuple[float, ...]:
-    """How transitions may fade: as it was set, or any that is tried."""
-    return FADES if settings.fade is None else (settings.fade,)
+def tried_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:
+    """How transitions may fade: as it was fixed, or any that is tried."""
+    return (fixed["fade"],) if "fade" in fixed else FADES
 
 
-def tried_repeat_fades(settings: MemorySettings) -> tuple[float, ...]:
-    """How own repeats may fade: as it was set, or any that is tried."""
-    return REPEAT_FADES if settings.repeat_fade is None else (settings.repeat_fade,)
+def tried_repeat_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:
+    """How own repeats may fade: as it was fixed, or any that is tried."""
+    return (fixed["repeat_fade"],) if "repeat_fade" in fixed else REPEAT_FADES
 
 
 def grid_units(choice: Choice, spread: Callable[[str], float]) -> dict[str, float]:

@@ -58,7 +58,7 @@ def kernels_attention(score: Score) -> Attention | None:
     stay in torch.
     """
     attention = attention_alone(score)
-    if attention is None or attention.settings.normalisation == "batch":
+    if attention is None or attention.settings.network.normalisation == "batch":
         return None
     return attention if native.is_available() and score.device.type == "cpu" else None
 

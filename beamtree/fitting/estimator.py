@@ -26,14 +26,14 @@ MakeEstimator = Callable[[Dataset, Split], Estimator]
 
 def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory: Path) -> EstimatorStore:
     """The place in `directory` of the estimator for this data, split and settings."""
-    seed, (_, features) = _seed(config), item_features(dataset, config=config)
+    seed, (_, features) = config.training.seed, item_features(dataset, config=config)
     key = estimator_key(
         config.estimator,
         split=split,
         validation_users=sample_users(split.validation, config=config, seed=seed),
         data=dataset.fingerprint,
-        history_length=config.estimator.decided_history_length,
-        horizon=[config.training.target_horizon, config.training.targets_per_history],
+        history_length=config.encoder_history,
+        horizon=config.training.target_horizon,
         seed=seed,
         protocol=describe_protocol(config),
         **({} if features is None else {"features": features.digest()}),
@@ -63,14 +63,14 @@ def train_estimator(
 
     InterruptedTraining when asked to stop; the next call goes on from there. train: where it is carried out.
     """
-    seed, (schema, features) = _seed(config), item_features(dataset, config=config)
+    seed, (schema, features) = config.training.seed, item_features(dataset, config=config)
     users = sample_users(split.validation, config=config, seed=seed)
     return load_or_train_estimator(
         None if directory is None else estimator_store(dataset, split, config=config, directory=directory),
         dataset.sequences,
         split,
         num_items=len(dataset.items),
-        history_length=config.estimator.decided_history_length,
+        history_length=config.encoder_history,
         run=EstimatorRun(
             settings=config.estimator,
             horizon=TargetHorizon.of(config.training, seed=seed),
@@ -78,7 +78,7 @@ def train_estimator(
             validate=estimator_validation(dataset, users, config=config),
             device=learning_device(config),
             listen=listen,
-            checkpoint_minutes=config.training.checkpoint_minutes,
+            checkpoint_minutes=config.training.schedule.checkpoint_minutes,
             should_stop=should_stop,
             train=train,
         ),
@@ -95,7 +95,3 @@ def item_features(dataset: Dataset, *, config: Config) -> tuple[FeatureSchema, F
     if config.estimator.item_features:
         schema = FeatureSchema.infer(dataset.item_table, config.log.item_features)
     return schema, schema.encode(dataset.item_table) if schema else None
-
-
-def _seed(config: Config) -> int:
-    return config.training.seed if config.estimator.seed is None else config.estimator.seed

@@ -57,7 +57,7 @@ def plant_first_tree(
         case "clustering":
             points = vectors() if item_vectors is None else item_vectors
             order = clustering_order(points, branching=branching, generator=generator, on_step=on_step)
-    starts_near_items = "attention" in config.model.parts and config.model.first_vectors == "cooccurrence"
+    starts_near_items = "attention" in config.model.parts and config.model.network.embedding_init == "cooccurrence"
     first_vectors = vectors() if starts_near_items else None
     return Planted(plant(order, branching=branching), first_vectors)
 

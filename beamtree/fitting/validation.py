@@ -48,9 +48,9 @@ class MadeOnce:
 
 
 def sample_users(users: HeldOut, *, config: Config, seed: int, times: int = 1) -> HeldOut:
-    """At most `training.validation_users` of the users, or so many times that, in their order."""
+    """At most `training.schedule.validation_users` of the users, or so many times that, in their order."""
     generator = numpy_generator(seed, "validation")
-    return users.take(np.sort(generator.permutation(len(users))[: times * config.training.validation_users]))
+    return users.take(np.sort(generator.permutation(len(users))[: times * config.training.schedule.validation_users]))
 
 
 def model_validation(

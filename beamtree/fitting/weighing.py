@@ -18,6 +18,7 @@ from beamtree.fitting.calibration import (
     FEWEST_USERS,
     LEARNED,
     TOWER,
+    TREND,
     Calibrated,
     Choice,
     PartWeights,
@@ -70,7 +71,7 @@ def weigh(
             run.dataset.sequences,
             run.split.train,
             num_items=len(run.dataset.items),
-            settings=config.memory,
+            megabytes=config.model.memory_megabytes,
             counters=run.backend.counters,
         )
         if run.dataset.timestamps is not None and seconds_per_unit(pl.Series(run.dataset.timestamps)) is not None:
@@ -81,8 +82,7 @@ def weigh(
         has_memory=memory is not None,
         repeats_can_return=memory is not None and not excludes_seen(config),
         people_repeat=not config.retrieval.excludes_seen,
-        tower=config.estimator.weight,
-        memory=config.memory,
+        fixed=config.model.weights,
     )
     users = sample_users(run.split.validation, config=config, seed=config.training.seed, times=MORE_USERS)
     on_step = run.stop_while("weighing the parts of the score")
@@ -143,7 +143,7 @@ def _weighed_trend(
     parts: Mapping[str, MakePartOnTree] | None,
 ) -> _WeighedTrend | None:
     """The trend where everything after a moment is held out; None elsewhere, and in a log without dates."""
-    if run.config.data.holdout != "time" or not run.config.memory.trend or not len(users):
+    if run.config.data.holdout != "time" or TREND in run.config.model.weights or not len(users):
         return None
     known = KnownInteractions.before(users, run.dataset)
     known_later = KnownInteractions.before(run.split.test, run.dataset)
@@ -211,14 +211,14 @@ def _scorers(
     if memory is not None:
         kinds = {
             transitions_evidence(fade): MemoryWeights(transitions=1.0, popularity=0.0, fade=fade)
-            for fade in tried_fades(config.memory)
+            for fade in tried_fades(config.model.weights)
         }
         kinds["company"] = MemoryWeights(transitions=0.0, popularity=0.0, company=1.0)
         kinds["popularity"] = MemoryWeights(transitions=0.0, popularity=1.0)
         if choice.repeats_can_return:
             kinds |= {
                 repeats_evidence(fade): MemoryWeights(transitions=0.0, popularity=0.0, repeats=1.0, repeat_fade=fade)
-                for fade in tried_repeat_fades(config.memory)
+                for fade in tried_repeat_fades(config.model.weights)
             }
         for name, weights in kinds.items():
             scorers[name] = build_scorer(_named(memory.weighed(weights)), tree, config=config)
@@ -227,8 +227,8 @@ def _scorers(
 
 def _proposers(choice: Choice, tree: ItemTree, *, config: Config) -> set[str]:
     """Whose own recommendations are candidates: all but attention on levels that no beam of its own reaches."""
-    fades = tried_fades(choice.memory)
-    repeats = tried_repeat_fades(choice.memory)[-1]
+    fades = tried_fades(choice.fixed)
+    repeats = tried_repeat_fades(choice.fixed)[-1]
     ends = {transitions_evidence(fades[0]), transitions_evidence(fades[-1])}
     first_level = config.model.attention_range(tree.height).start
     is_reached = reaches_level(first_level, tree, beam_width=max(config.retrieval.beam_width, CANDIDATES_EACH))
@@ -245,10 +245,10 @@ def _with_popularity(pool: CandidatePool, memory: Memory) -> CandidatePool:
 
 
 def _settings(choice: Choice, report: Mapping[str, Any]) -> dict[str, float]:
-    """What was chosen, by the names of the settings that keep it."""
-    chosen = {"estimator.weight": report["tower"]} if choice.has_tower else {}
-    kinds = {name: value for name, value in report.get("memory", {}).items() if name != "trend"}
-    return chosen | {f"memory.{name}": value for name, value in kinds.items()}
+    """What was chosen, by the names of the settings that fix it."""
+    chosen = {TOWER: report["tower"]} if choice.has_tower else {}
+    kinds = {name: value for name, value in report.get("memory", {}).items() if name != TREND}
+    return {f"model.weights.{name}": value for name, value in {**chosen, **kinds}.items()}
 
 
 def _named(memory: Memory) -> dict[str, AnyArray]:

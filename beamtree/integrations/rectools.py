@@ -45,7 +45,7 @@ class RecToolsModel:
         self.is_fitted = False
 
     def fit(self, dataset: Dataset) -> Self:
-        """Learn from the interactions of a dataset, in the order of their times; weights are ratings (log.min_rating).
+        """Learn from the interactions of a dataset, in the order of their times; weights are ratings.
 
         Features are not read. The settings decide which users are held out to validate with, as in every fit.
         """

@@ -39,18 +39,18 @@ class Attention(Part):
         self.tree = tree
         self.settings = settings
         self.windows = settings.windows
-        self.dropout = settings.dropout
+        self.dropout = settings.network.dropout
         self.node_table = nn.Parameter(torch.empty(tree.num_nodes, size))
-        separate = settings.history_table == "separate"
+        separate = settings.network.history_table == "separate"
         self.item_table = nn.Parameter(torch.empty(tree.num_items, size)) if separate else None
-        self.attention = AttentionUnit(size, hidden=settings.attention_hidden)
-        self.mlp = Layers([(len(settings.windows) + 1) * size, *widths, 1])
-        self.norm = nn.ModuleList(NORMALISATIONS[settings.normalisation](width) for width in widths)
+        self.attention = AttentionUnit(size, hidden=settings.network.attention_hidden)
+        self.mlp = Layers([(len(self.windows) + 1) * size, *widths, 1])
+        self.norm = nn.ModuleList(NORMALISATIONS[settings.network.normalisation](width) for width in widths)
         self._initialise(generator)
 
     def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
         """Cut the histories; they are read on each level anew, because the rows are those of their ancestors there."""
-        histories = requests.histories.latest(self.settings.history_length)
+        histories = requests.histories.latest(self.settings.attention_history)
         table = "node_table" if self.item_table is None else "item_table"
 
         def scores(levels: Sequence[int], nodes: Tensor) -> Tensor:
@@ -109,10 +109,11 @@ class Attention(Part):
         if dropout_generator is not None and self.dropout > 0.0:
             hidden = drop(hidden, self.dropout, generator=dropout_generator)
         hidden = functional.prelu(hidden, self.mlp.slopes[0])
-        for layer in (1, 2):
+        last = len(self.norm)
+        for layer in range(1, last):
             hidden = functional.prelu(self.norm[layer](self.mlp.linear(layer)(hidden)), self.mlp.slopes[layer])
         scores = torch.full(candidates.shape, -torch.inf, dtype=hidden.dtype, device=hidden.device)
-        return scores.masked_scatter(candidates, self.mlp.linear(3)(hidden))
+        return scores.masked_scatter(candidates, self.mlp.linear(last)(hidden))
 
     def start_from_items(self, item_vectors: Float32Array) -> None:
         """Move fresh tables to the items' unit vectors (items, size) and to their means below each node.

@@ -18,11 +18,10 @@ part on their own, so that a thin history still gets sensible answers.
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from math import log
+from math import inf, log
 
 import numpy as np
 
-from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
@@ -38,6 +37,12 @@ FADED = 0.02
 
 COMPANY_ASKED = 200
 """So many of the latest items are asked for what shares users with them."""
+
+WINDOW = 20
+"""An item follows another within so many interactions."""
+
+MAX_FOLLOWERS = 200
+"""Items that each list of an item keeps at most."""
 
 HALF = np.float16
 LINK_BYTES = np.dtype(np.int32).itemsize + np.dtype(HALF).itemsize
@@ -151,31 +156,31 @@ class Memory:
         spans: Spans,
         *,
         num_items: int,
-        settings: MemorySettings,
+        window: int = WINDOW,
+        followers: int = MAX_FOLLOWERS,
+        megabytes: float = inf,
         counters: Counters = HERE,
     ) -> "Memory":
         """Count inside the training spans, with the weights of the sequences.
 
-        Of each list at most `settings.followers` items are kept, and fewer of all where `settings.megabytes` would not
-        hold them.
+        window: an item follows another within so many interactions. followers: items that each list keeps at most,
+        fewer where the lists of all items would take more than `megabytes`.
         """
         items, weights = sequences.items, sequences.weights
-        followers = counters.followers(
-            items, spans, num_items=num_items, window=settings.window, most=settings.followers, weights=weights
+        following = counters.followers(
+            items, spans, num_items=num_items, window=window, most=followers, weights=weights
         )
-        company, had, wanted = counters.company(
-            items, spans, num_items=num_items, most=settings.followers, weights=weights
-        )
+        company, had, wanted = counters.company(items, spans, num_items=num_items, most=followers, weights=weights)
         of_source, of_target = (np.sqrt(np.where(total > 0, total, 1)) for total in (had, wanted))
         cosines = company.counts / (np.repeat(of_source, np.diff(company.offsets)) * of_target[company.items])
         counts = counters.items(items, spans, num_items=num_items, weights=weights)
         return cls(
-            Links(followers.offsets, followers.items, np.log1p(followers.counts).astype(HALF)),
+            Links(following.offsets, following.items, np.log1p(following.counts).astype(HALF)),
             Links(company.offsets, company.items, cosines.astype(HALF)),
             returns=_relative_returns(*counters.returns(items, spans, num_items=num_items, weights=weights)),
             popularity=np.log1p(counts).astype(np.float32),
             weights=MemoryWeights(),
-        ).within(settings.megabytes * 1e6)
+        ).within(megabytes * 1e6)
 
     def within(self, num_bytes: float) -> "Memory":
         """The same with the longest lists cut until all of them take at most so many bytes."""

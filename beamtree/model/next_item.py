@@ -53,7 +53,7 @@ class NextItemModel(nn.Module):
         self.history_length = history_length
         self.items = nn.Parameter(torch.empty(num_items, settings.width))
         self.encoder = make_encoder(settings, history_length=history_length)
-        self.dropout = settings.dropout
+        self.dropout = settings.recipe.dropout
         self.negatives = settings.negatives_of(num_items)
         initialise(self, generator)
         self.offset = offset

@@ -106,8 +106,8 @@ class Tower(Part):
 def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
     """A fresh tower of the estimator's sizes."""
     sizes = config.estimator
-    encoder = make_encoder(sizes, history_length=sizes.decided_history_length)
-    return Tower(tree, encoder, dropout=sizes.dropout, generator=generator)
+    encoder = make_encoder(sizes, history_length=config.encoder_history)
+    return Tower(tree, encoder, dropout=sizes.recipe.dropout, generator=generator)
 
 
 def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
@@ -125,7 +125,7 @@ def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
     def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
         encoder = encoder_like(arrays, width=width)
         offset = OffsetTables.like(arrays)
-        return Tower(tree, encoder, dropout=config.estimator.dropout, generator=generator, offset=offset)
+        return Tower(tree, encoder, dropout=config.estimator.recipe.dropout, generator=generator, offset=offset)
 
     return make
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from beamtree.errors import InputError
 from beamtree.native import _kernels
 from beamtree.native.shapes import checked_shape
 from beamtree.types import AnyArray
@@ -70,7 +71,7 @@ class Network:
             windows=list(windows),
             width=size,
             attention=units,
-            mlp=[len(arrays[f"mlp.{layer}.bias"]) for layer in range(3)],
+            mlp=[len(arrays[f"mlp.{layer}.bias"]) for layer in range(num_hidden_layers(arrays))],
             layer_norm=normalisation == "layer",
         )
         return cls(kernel=kernel, windows=tuple(windows), size=size, dtype=hidden.dtype)
@@ -91,6 +92,14 @@ class Network:
         return AttentionGradients(*found)
 
 
+def num_hidden_layers(arrays: Mapping[str, Any]) -> int:
+    """Hidden layers of a perceptron by its slopes, one for each; InputError where it has none."""
+    layers = checked_shape(arrays, "mlp.slopes", (None,))[0]
+    if layers == 0:
+        raise InputError("Expected a slope for each hidden layer in mlp.slopes, got none.")
+    return layers
+
+
 def plain(array: Any) -> Any:
     """The array itself; of a torch parameter its data, without a copy."""
     return array.detach() if hasattr(array, "detach") else array
@@ -102,9 +111,10 @@ def _check_shapes(
     """InputError where an array is missing or of another shape: the kernels count values, they do not know shapes."""
     units, inputs = checked_shape(arrays, "attention.hidden.weight", (None, None))
     size = inputs // 3
+    hidden = range(num_hidden_layers(arrays))
     widths = [
         (num_windows + 1) * size,
-        *(checked_shape(arrays, f"mlp.{layer}.bias", (None,))[0] for layer in range(3)),
+        *(checked_shape(arrays, f"mlp.{layer}.bias", (None,))[0] for layer in hidden),
         1,
     ]
     expected: dict[str, tuple[int, ...]] = {
@@ -114,13 +124,12 @@ def _check_shapes(
         "attention.output.weight": (1, units),
         "attention.output.bias": (1,),
         "attention.output_slope": (1,),
-        "mlp.slopes": (3,),
     }
-    for layer in range(4):
+    for layer in range(len(widths) - 1):
         expected[f"mlp.{layer}.weight"] = (widths[layer + 1], widths[layer])
         expected[f"mlp.{layer}.bias"] = (widths[layer + 1],)
     statistics = {"none": (), "layer": ("weight", "bias"), "batch": ("weight", "bias", "running_mean", "running_var")}
-    for layer in range(3):
+    for layer in hidden:
         for name in statistics[normalisation]:
             expected[f"norm.{layer}.{name}"] = (widths[layer + 1],)
     for name, shape in expected.items():
@@ -129,7 +138,7 @@ def _check_shapes(
 
 def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:
     folded = {name: np.asarray(array) for name, array in arrays.items() if not name.startswith("norm.")}
-    for layer in range(3):
+    for layer in range(num_hidden_layers(arrays)):
         mean, variance, gain, offset = (
             np.asarray(arrays[f"norm.{layer}.{name}"]) for name in ("running_mean", "running_var", "weight", "bias")
         )

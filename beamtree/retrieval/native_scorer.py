@@ -76,13 +76,14 @@ class NativeScores:
 
 
 def _attention_arrays(arrays: Mapping[str, AnyArray], tree: ItemTree, *, settings: ModelSettings) -> AttentionArrays:
-    if ("item_table" in arrays) != (settings.history_table == "separate"):
+    if ("item_table" in arrays) != (settings.network.history_table == "separate"):
         found = "has" if "item_table" in arrays else "lacks"
         raise InputError(
             f"The model {found} a table of its own for histories (item_table), but its settings say "
-            f"model.history_table = '{settings.history_table}'. Use the settings that it was learned with."
+            f"model.network.history_table = '{settings.network.history_table}'. Use the settings that it was learned "
+            "with."
         )
-    network = Network.pack(arrays, windows=settings.windows, normalisation=settings.normalisation)
+    network = Network.pack(arrays, windows=settings.windows, normalisation=settings.network.normalisation)
     if network.size != settings.embedding_dim:
         raise InputError(
             f"Expected vectors of model.embedding_dim = {settings.embedding_dim} numbers, got a network for "

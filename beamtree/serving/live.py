@@ -18,7 +18,7 @@ from beamtree.data.events import EventTypes
 from beamtree.data.parse import seconds_per_unit
 from beamtree.data.vocabulary import Id
 from beamtree.model.live_memory import Interaction, LiveMemory
-from beamtree.model.memory import Memory
+from beamtree.model.memory import WINDOW, Memory
 from beamtree.serving.histories import Histories
 from beamtree.serving.loaded_model import LoadedModel
 from beamtree.types import NOTHING
@@ -115,7 +115,7 @@ class LiveEvents:
         memory = Memory.from_arrays(counted)
         settings = model.artefact.config.log
         self._event_types = EventTypes.of(settings.event_weights, settings.target_events)
-        self._window = model.artefact.config.memory.window
+        self._window = WINDOW
         self._memory = LiveMemory(memory, window=self._window)
         self._newest_learned = memory.trend.moment
         self._seconds = seconds_per_unit(pl.Series([memory.trend.moment]))

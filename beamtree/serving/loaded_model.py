@@ -43,7 +43,7 @@ class LoadedModel:
         """How many of the latest items of a history can change an answer; without end where own repeats count."""
         lengths = [0]
         if self.artefact.part("attention"):
-            lengths.append(self.artefact.config.model.history_length)
+            lengths.append(self.artefact.config.model.attention_history)
         if tower := self.artefact.part("tower"):
             lengths.append(encoder_sizes(tower, width=tower["node_table"].shape[1]).history_length)
         if self.artefact.part("memory"):

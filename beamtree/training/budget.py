@@ -13,23 +13,23 @@ def explain_partial_epochs(dataset: Dataset, split: Split, *, config: Config, st
     """A sentence for each learner that will not see every training interaction once, with the setting that decides."""
     said = []
     parts, training, estimator = config.model.parts, config.training, config.estimator
-    if estimator.most_positions is not None and ("tower" in parts or strategies.labels.needs_estimator):
-        windows = TrainingWindows.cut(dataset.sequences, split, length=estimator.decided_history_length)
+    if estimator.max_positions is not None and ("tower" in parts or strategies.labels.needs_estimator):
+        windows = TrainingWindows.cut(dataset.sequences, split, length=config.encoder_history)
         said += _sentence(
             "the encoder",
             int(windows.lengths.sum()),
             "positions",
-            setting="estimator.most_positions",
-            most=estimator.most_positions,
+            setting="estimator.max_positions",
+            most=estimator.max_positions,
         )
-    if training.most_instances is not None and "attention" in parts:
+    if training.max_instances is not None and "attention" in parts:
         instances = np.maximum(split.train.end - split.train.start - split.first_target, 0)
         said += _sentence(
             "the attention network",
             int(instances.sum()),
             "instances",
-            setting="training.most_instances",
-            most=training.most_instances,
+            setting="training.max_instances",
+            most=training.max_instances,
         )
     return said
 

@@ -41,7 +41,7 @@ def native_candidate_scores(attention: Attention) -> AddScores:
     from beamtree.native.relearn import add_candidate_scores
     from beamtree.training.native_learner import attention_arrays
 
-    length = attention.settings.history_length
+    length = attention.settings.attention_history
 
     def add_scores(sums: Float64Array, batch: Batch, node_of_item: Int64Array, stage: Stage) -> None:
         add_candidate_scores(

@@ -49,7 +49,7 @@ class Identity:
         strategies: the names of those that the settings did not choose, by what they are for.
         """
         settings = config.model_dump(mode="json") | {"strategies": dict(strategies or {})}
-        del settings["training"]["checkpoint_minutes"]
+        del settings["training"]["schedule"]["checkpoint_minutes"]
         return cls(key=data_fingerprint, settings=settings, features=features)
 
 

@@ -164,7 +164,7 @@ def _train(
         sequences, split, length=estimator.history_length, horizon=run.horizon, features=features
     )
     is_resumed = store is not None and has_checkpoint(store.unfinished)
-    if run.settings.first_vectors == "cooccurrence" and not is_resumed:
+    if run.settings.recipe.embedding_init == "cooccurrence" and not is_resumed:
         num_items, size = estimator.items.shape
         stream = numpy_generator(run.seed, "item vectors")
         vectors = cooccurrence_vectors(sequences, split.train, num_items=num_items, size=size, generator=stream)

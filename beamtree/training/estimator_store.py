@@ -94,7 +94,7 @@ class EstimatorStore:
 
 def estimator_key(settings: EstimatorSettings, *, split: Split, validation_users: HeldOut, **rest: Any) -> str:
     """A name for what decides an estimator: settings, training spans, the users it is validated on, and the rest."""
-    described = settings.model_dump(mode="json", exclude={"seed"})
+    described = settings.model_dump(mode="json")
     return learning_key(described, split=split, validation_users=validation_users, **rest)
 
 

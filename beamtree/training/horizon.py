@@ -26,7 +26,7 @@ class TargetHorizon:
     @classmethod
     def of(cls, settings: TrainingSettings, *, seed: int) -> Self:
         """The horizon that the settings name; the seed may be another than theirs."""
-        return cls(settings.target_horizon, each=settings.targets_per_history, seed=seed)
+        return cls(settings.target_horizon, each=settings.target_horizon, seed=seed)
 
     def draw(
         self, sequences: Sequences, following: Int64Array, ends: Int64Array, *, numbers: Int64Array, epoch: int

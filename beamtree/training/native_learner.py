@@ -24,7 +24,9 @@ from beamtree.types import AnyArray
 def attention_arrays(attention: Attention) -> AttentionArrays:
     """Attention as the kernels read it: the tables where they lie, the small weights packed as they are now."""
     settings = attention.settings
-    network = Network.pack(attention.state_dict(), windows=settings.windows, normalisation=settings.normalisation)
+    network = Network.pack(
+        attention.state_dict(), windows=settings.windows, normalisation=settings.network.normalisation
+    )
     return AttentionArrays(network, attention.node_table, attention.item_table)
 
 
@@ -33,7 +35,7 @@ class NativeLearner:
 
     def __init__(self, score: Score, *, negatives: Negatives, settings: TrainingSettings) -> None:
         attention = attention_alone(score)
-        if attention is None or attention.settings.normalisation == "batch":
+        if attention is None or attention.settings.network.normalisation == "batch":
             raise InputError(
                 "Expected a score of attention alone, without batch normalisation, got the parts "
                 f"{', '.join(score.parts)}. Learn it in torch (TorchLearner)."
@@ -51,12 +53,12 @@ class NativeLearner:
         found = learn_batch(
             attention_arrays(self._attention),
             self._attention.tree,
-            histories=batch.histories.latest(settings.history_length),
+            histories=batch.histories.latest(settings.attention_history),
             targets=batch.targets,
             negatives=self._negatives,
             seed=seed_for(seed, "negatives", step),
             weights=batch.counted_levels(self._attention.tree.height),
-            dropout=Dropout(settings.dropout, seed_for(seed, "dropout", step)),
+            dropout=Dropout(settings.network.dropout, seed_for(seed, "dropout", step)),
             first_level=self._first_level,
         )
         prefix = f"{ATTENTION}/"

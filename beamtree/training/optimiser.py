@@ -25,14 +25,14 @@ class ScoreOptimiser:
                 f"Expected a score with something to learn, but its parts ({', '.join(score.parts)}) have no weights. "
                 "Use it as it is."
             )
-        self._clip_norm = settings.clip_norm
-        is_adamw = settings.optimiser == "adamw"
+        self._clip_norm = settings.schedule.clip_norm
+        is_adamw = settings.schedule.optimiser == "adamw"
         kind = torch.optim.AdamW if is_adamw else torch.optim.Adam
         self._adam = None
         if self._small_weights:
-            self._adam = kind(list(self._small_weights.values()), weight_decay=settings.weight_decay)
+            self._adam = kind(list(self._small_weights.values()), weight_decay=settings.schedule.weight_decay)
         self._row_adam = {
-            name: row_adam.for_table(table, decoupled_decay=is_adamw, weight_decay=settings.weight_decay)
+            name: row_adam.for_table(table, decoupled_decay=is_adamw, weight_decay=settings.schedule.weight_decay)
             for name, table in self._tables.items()
         }
 
@@ -44,7 +44,7 @@ class ScoreOptimiser:
         if not (norm.isfinite() and all(row.values.sum().isfinite() for row in gradients.rows.values())):
             raise DivergedError(
                 f"The gradients are not finite at step {step}, so the step was not taken. Start again (--restart) with "
-                "a lower training.learning_rate or training.clip_norm."
+                "a lower training.learning_rate or training.schedule.clip_norm."
             )
         if self._adam is not None:
             for group in self._adam.param_groups:

@@ -42,19 +42,19 @@ def model_schedule(settings: TrainingSettings, *, num_instances: int) -> Schedul
     """Full batches for the epochs or instances that the settings allow, with evenly spread validations."""
     order = full_batches(num_instances, batch_size=settings.batch_size, seed=settings.seed)
     total_steps = max(1, round(settings.epochs * order.steps_per_epoch))
-    if settings.most_instances is not None:
+    if settings.max_instances is not None:
         batch_size = order.instances_per_epoch // order.steps_per_epoch
-        total_steps = min(total_steps, max(1, settings.most_instances // batch_size))
+        total_steps = min(total_steps, max(1, settings.max_instances // batch_size))
     return Schedule(
         order=order,
         total_steps=total_steps,
         learning_rate=learning_rates(settings, total_steps=total_steps),
-        validation_steps=_spread(settings.validations, total_steps=total_steps),
-        patience=settings.patience,
+        validation_steps=_spread(settings.schedule.validations, total_steps=total_steps),
+        patience=settings.schedule.patience,
         remedy=(
             f"Start again (--restart) with a lower training.learning_rate (now {settings.learning_rate:g}), a lower "
-            f"training.clip_norm (now {settings.clip_norm:g}) or a longer training.warmup_steps (now "
-            f"{settings.warmup_steps})."
+            f"training.schedule.clip_norm (now {settings.schedule.clip_norm:g}) or a longer "
+            f"training.schedule.warmup_steps (now {settings.schedule.warmup_steps})."
         ),
     )
 
@@ -89,16 +89,16 @@ def estimator_schedule(
 ) -> Schedule:
     """Epochs over windows of so many positions altogether, as the settings of the estimator say."""
     epochs = settings.epochs
-    if settings.most_positions is not None:
-        epochs = min(epochs, settings.most_positions / num_positions)
+    if settings.max_positions is not None:
+        epochs = min(epochs, settings.max_positions / num_positions)
     return epoch_schedule(
         num_windows,
         batch_size=max(1, round(settings.batch_positions_of(num_items) * num_windows / num_positions)),
         epochs=epochs,
         learning_rate=settings.learning_rate,
-        decay=settings.decay,
-        validations=settings.validations,
-        patience=settings.patience,
+        decay=settings.recipe.decay,
+        validations=settings.recipe.validations,
+        patience=settings.recipe.patience,
         seed=seed,
         remedy=f"Lower estimator.learning_rate (now {settings.learning_rate:g}) and start again.",
     )
@@ -107,7 +107,10 @@ def estimator_schedule(
 def learning_rates(settings: TrainingSettings, *, total_steps: int) -> LearningRate:
     """Linear warm-up over at most a tenth of the steps, then the decay that the settings name."""
     return _rates(
-        settings.learning_rate, warmup_steps=settings.warmup_steps, decay=settings.decay, total_steps=total_steps
+        settings.learning_rate,
+        warmup_steps=settings.schedule.warmup_steps,
+        decay=settings.schedule.decay,
+        total_steps=total_steps,
     )
 
 

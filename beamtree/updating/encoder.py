@@ -53,7 +53,7 @@ def saved_encoder(artefact: Artefact) -> NextItemModel:
     encoder = NextItemModel(
         config.estimator,
         num_items=len(vectors),
-        history_length=config.estimator.decided_history_length,
+        history_length=config.encoder_history,
         generator=torch.Generator().manual_seed(config.training.seed),
         offset=RequestVectors.like(arrays),
     )
@@ -85,7 +85,7 @@ def learn_on(
         horizon=TargetHorizon.of(config.training, seed=seed),
         features=dataset.features,
     )
-    chosen = _chosen(windows, dataset, known_end=known_end, most=_most_positions(config), seed=seed)
+    chosen = _chosen(windows, dataset, known_end=known_end, most=_max_positions(config), seed=seed)
     if len(chosen) == 0:
         return dict(optimiser)
     learned = windows.take(chosen)
@@ -100,7 +100,7 @@ def learn_on(
             continuation.directory,
             identity_of(dataset, config=config),
             resume=continuation.resume,
-            minutes=config.training.checkpoint_minutes,
+            minutes=config.training.schedule.checkpoint_minutes,
         )
     batch = max(1, round(settings.batch_positions_of(len(encoder.items)) * len(learned) / positions))
     Trainer(
@@ -141,8 +141,8 @@ def grown_moments(optimiser: Mapping[str, AnyArray], encoder: NextItemModel) -> 
     return grown
 
 
-def _most_positions(config: Config) -> int | None:
-    most = config.estimator.most_positions
+def _max_positions(config: Config) -> int | None:
+    most = config.estimator.max_positions
     return None if most is None else max(1, round(UPDATE_SHARE * most))
 
 

@@ -22,6 +22,7 @@ from beamtree.errors import InputError, UpdateRefused
 from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import evaluate, excludes_seen
+from beamtree.fitting.calibration import TREND
 from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.model.counting import count_items
 from beamtree.model.memory import Memory
@@ -180,7 +181,12 @@ def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: Tren
     """What is counted now, under the weights that it had and the trend's new one, named by part."""
     before, dataset = Memory.from_arrays(grown.part(MEMORY)), extended.dataset
     now = replace(
-        Memory.count(dataset.sequences, split.train, num_items=len(dataset.items), settings=grown.config.memory),
+        Memory.count(
+            dataset.sequences,
+            split.train,
+            num_items=len(dataset.items),
+            megabytes=grown.config.model.memory_megabytes,
+        ),
         weights=before.weights if trend is None else replace(before.weights, trend=trend.weight),
         gates=before.gates,
     )
@@ -208,7 +214,7 @@ def _named(memory: Memory) -> dict[str, AnyArray]:
 def _weighed_trend(before: Artefact, known: LearnedLog, extended: ExtendedLog, split: Split) -> TrendChoice | None:
     """How much the trend would have helped the model in use to foresee the new rows; None without dates or users."""
     dataset = extended.dataset
-    if known.timestamps is None or not len(split.validation) or not before.config.memory.trend:
+    if known.timestamps is None or not len(split.validation) or TREND in before.config.model.weights:
         return None
     if seconds_per_unit(pl.Series(known.timestamps)) is None:
         return None

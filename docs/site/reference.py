@@ -16,9 +16,20 @@ import typer
 
 import beamtree
 from beamtree.cli.main import app
-from beamtree.config import SECTION_TYPES, Config
+from beamtree.config import SECTION_TYPES, Config, EncoderRecipe, NetworkSpec, TrainingSchedule, shown
+from beamtree.config.specs import PUBLISHED_ENCODER, PUBLISHED_NETWORK, PUBLISHED_SCHEDULE, Spec
 
 PRESETS = ("instant", "small", "default", "paper")
+SPECS: dict[str, type[Spec]] = {
+    "model.network": NetworkSpec,
+    "training.schedule": TrainingSchedule,
+    "estimator.recipe": EncoderRecipe,
+}
+PUBLISHED: dict[str, Spec] = {
+    "model.network": PUBLISHED_NETWORK,
+    "training.schedule": PUBLISHED_SCHEDULE,
+    "estimator.recipe": PUBLISHED_ENCODER,
+}
 METHODS = ("get", "post", "put", "delete")
 
 
@@ -31,7 +42,7 @@ def cli_page() -> str:
 
 def settings_page() -> str:
     """Every setting with its meaning and its value under each preset."""
-    values = {preset: Config.preset(preset).model_dump(mode="json") for preset in PRESETS}
+    values = {preset: Config.preset(preset) for preset in PRESETS}
     lines = [
         "# Settings",
         "",
@@ -42,12 +53,23 @@ def settings_page() -> str:
     for section, section_type in SECTION_TYPES.items():
         lines += [f"## {section}", "", "| setting | value | meaning |", "| --- | --- | --- |"]
         for name, field in section_type.model_fields.items():
-            found = {preset: _code(values[preset][section][name]) for preset in PRESETS}
+            found = {preset: _code(_shown(values[preset], section, name)) for preset in PRESETS}
             alike = len(set(found.values())) == 1
             shown = found["default"] if alike else "<br>".join(f"{preset} {value}" for preset, value in found.items())
             lines.append(f"| `{section}.{name}` | {shown} | {_cell(field.description or '')} |")
         lines.append("")
+    for setting, spec in SPECS.items():
+        lines += [f"## {setting}", "", _prose(spec.__doc__ or ""), "", "| field | default | published |"]
+        lines += ["| --- | --- | --- |"]
+        ours, published = (each.model_dump(mode="json") for each in (spec(), PUBLISHED[setting]))
+        lines += [f"| `{setting}.{name}` | {_code(ours[name])} | {_code(published[name])} |" for name in ours]
+        lines.append("")
     return "\n".join(lines)
+
+
+def _shown(config: Config, section: str, name: str) -> object:
+    value = shown(getattr(getattr(config, section), name))
+    return list(value) if isinstance(value, tuple) else value
 
 
 def http_page() -> str:

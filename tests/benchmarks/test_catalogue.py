@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beamtree.config import Config
+from beamtree.model.memory import MAX_FOLLOWERS
 from benchmarks.catalogue import HISTORY_LENGTH, Catalogue, distance_edges, followers_within
 
 
@@ -49,7 +49,7 @@ def test_requests_are_single_histories_of_known_items() -> None:
 
 
 def test_lists_are_as_long_as_by_default_unless_they_would_not_fit() -> None:
-    default = Config().memory.followers
+    default = MAX_FOLLOWERS
     assert followers_within(400, items=10_000) == default
     assert followers_within(400, items=1_000_000) == 33
     assert followers_within(400, items=21) == 10

@@ -25,9 +25,9 @@ def test_users_are_asked_what_they_had_not_had_before() -> None:
 
 def test_all_figures_come_out() -> None:
     config = small_config(
-        data={"holdout": "time", "min_held_out": 2, "validation_share": 0.05, "test_share": 0.0},
+        data={"holdout": "time", "min_held_out": 2, "held_out_shares": (0.05, 0.0)},
         model={"parts": ["tower", "memory"]},
-        estimator={"width": 8, "layers": 1, "epochs": 1, "history_length": 6},
+        estimator={"width": 8, "layers": 1, "epochs": 1},
     )
     figures = measure(news_log(days=8).frame, days=1, day_length=DAY, config=config, users=50)
     assert figures["update_quality"] > 0.5

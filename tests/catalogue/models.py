@@ -14,6 +14,7 @@ from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.result import SearchResult
 from beamtree.tree.item_tree import ItemTree
 from tests.serving.models import TINY, random_memory, random_tower, random_weights
+from tests.small import nested
 
 PARTS = ("attention", "tower", "memory")
 
@@ -28,9 +29,8 @@ def tiny_model(
 ) -> Artefact:
     """A model with random weights; items 100, 101, ... in three categories, gates that differ from level to level."""
     generator = np.random.default_rng(seed)
-    config = Config.resolve(
-        TINY | {"model": TINY["model"] | {"parts": list(parts), "normalisation": "layer"} | (model or {})}
-    )
+    sizes = TINY["model"] | {"parts": list(parts), "normalisation": "layer"} | (model or {})
+    config = Config.resolve(nested(TINY | {"model": sizes}))
     weights: dict[str, Any] = random_weights(config.model, tree, generator=generator)
     weights |= random_tower(tree, generator=generator) | random_memory(tree.num_items, generator=generator)
     memory = Memory.from_arrays(

@@ -13,7 +13,7 @@ from tests.small import small_config, two_group_log
 
 
 def fitted(**data: str) -> DeepTreeRetriever:
-    config = small_config(data={"min_interactions": 2, "min_held_out": 2, "shuffle_ties": False} | data)
+    config = small_config(data={"min_interactions": 2, "min_held_out": 2} | data)
     items = pl.DataFrame({"item_id": [f"{group}{number}" for group in "ab" for number in range(10)]})
     items = items.with_columns(category=pl.col("item_id").str.head(1), price=pl.lit(1.5))
     return DeepTreeRetriever(config).fit(two_group_log(), items, progress=False)

@@ -16,15 +16,14 @@ min_interactions = 5
 [model]
 parts = ["attention", "memory"]
 embedding_dim = 4
-windows = [4, 2, 1]
-attention_hidden = 4
 layers = [8, 6, 4]
+network = { windows = [4, 2, 1], attention_hidden = 4 }
 [training]
 negatives = 4
 batch_size = 32
 epochs = 1
-validations = 2
 learning_rate = 0.01
+schedule = { validations = 2 }
 [retrieval]
 beam_width = 10
 """

@@ -117,7 +117,7 @@ def test_explanations(beamtree: Command, folder: Path) -> None:
 def test_evaluation_ends_in_one_line_that_says_how_the_model_stands(
     beamtree: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beamtree(*FIT, "--set", "data.test_share=0.2")
+    beamtree(*FIT, "--set", "data.held_out_shares=[0.1, 0.2]")
     evaluate = ("evaluate", "model", "--log", "ratings.csv")
     shown = beamtree(*evaluate)
     last = shown.out.strip().splitlines()[-1]
@@ -207,7 +207,7 @@ def test_shortcuts_win_over_the_settings_that_they_stand_for(beamtree: Command) 
 
 
 def test_estimators_are_shared_and_their_share_of_the_time_is_told(beamtree: Command, folder: Path) -> None:
-    sizes = ("--set", "estimator.width=4", "--set", "estimator.epochs=1", "--set", "estimator.heads=1")
+    sizes = ("--set", "estimator.width=4", "--set", "estimator.epochs=1")
     cached = (*FIT[:-2], "--method", "dtr-t-rl", "--estimator-cache", "estimators", *sizes)
     first = beamtree(*cached, "--out", "first")
     assert first.code == 0, first.err
@@ -232,7 +232,7 @@ def test_nothing_held_out(beamtree: Command) -> None:
 def test_filters_are_kept_with_the_model(beamtree: Command) -> None:
     assert beamtree(*FIT, "--min-rating", "2", "--set", "data.min_interactions=3").code == 0
     assert beamtree("evaluate", "model", "--log", "ratings.csv").code == 0
-    assert json.loads(beamtree("inspect", "model", "--json").out)["settings"]["log"]["min_rating"] == 2.0
+    assert json.loads(beamtree("inspect", "model", "--json").out)["settings"]["log"]["keep"] == {"min_rating": 2.0}
 
 
 @pytest.mark.usefixtures("folder")

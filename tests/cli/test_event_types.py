@@ -50,7 +50,7 @@ def test_a_model_remembers_what_events_count(beamtree: Command) -> None:
 
 @pytest.mark.usefixtures("shop")
 def test_users_and_contexts_are_shown_with_what_they_were_taken_for(beamtree: Command) -> None:
-    fitted = beamtree(*FIT, "--users", "users.csv", "--set", "log.context_features={device='category'}")
+    fitted = beamtree(*FIT, "--users", "users.csv", "--set", "log.features.context.device=category")
     assert fitted.code == 0, fitted.err
     assert "features of the users: city (2 values)" in fitted.message
     assert "features of the context: device (1 values)" in fitted.message

@@ -41,7 +41,7 @@ def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -
 
 @pytest.mark.usefixtures("folder")
 def test_a_model_of_tower_and_memory_is_looked_into(beamtree: Command) -> None:
-    small = ("estimator.epochs=1", "estimator.width=4", "estimator.layers=1", 'model.parts=["tower", "memory"]')
+    small = ("estimator.epochs=1", "estimator.width=4", "estimator.recipe.layers=1", 'model.parts=["tower", "memory"]')
     fit = ("fit", "ratings.csv", "--items", "items.csv", "--config", "tiny.toml", "--out", "model")
     assert beamtree(*fit, *(part for setting in small for part in ("--set", setting))).code == 0
     assert "memory + tower" in beamtree("inspect", "model").out
@@ -70,7 +70,7 @@ def test_a_model_that_only_counts_has_a_report_too(beamtree: Command) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> None:
-    beamtree(*FIT, "--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
+    beamtree(*FIT, "--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.recipe.layers=1")
     trained = beamtree(*INSPECT, "--estimator", "encoder", "--json")
     assert trained.code == 0, trained.err
     assert "Learning the estimator" in trained.message
@@ -84,7 +84,7 @@ def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> 
 
 @pytest.mark.usefixtures("folder")
 def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
-    small = ("--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.layers=1")
+    small = ("--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.recipe.layers=1")
     assert "Learning the estimator" in beamtree(*FIT, "--method", "dtr-t-rl", *small).message
     looked = beamtree(*INSPECT, "--json")
     assert json.loads(looked.out)["attention"]["labels"]["estimator"] == "encoder"

@@ -50,10 +50,13 @@ def test_items_have_columns_of_their_own(beamtree: Command) -> None:
     shown = beamtree("recommend", "model", "--history", "000,002", "-k", "3", "--allow", "stock=true")
     assert shown.code == 0, shown.err
     assert shown.out.count("Thing, no.") == 3
-    assert json.loads(beamtree("inspect", "model", "--json").out)["settings"]["log"]["item_columns"] == {
-        "item_id": "sku",
-        "title": "name",
-        "category": "group",
+    assert json.loads(beamtree("inspect", "model", "--json").out)["settings"]["log"]["columns"] == {
+        "user_id": "Kunde",
+        "item_id": "Art.-Nr.",
+        "timestamp": "Wann",
+        "items.item_id": "sku",
+        "items.title": "name",
+        "items.category": "group",
     }
 
 

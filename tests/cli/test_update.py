@@ -120,7 +120,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
     users = pl.DataFrame({"user_id": range(20), "age": range(20, 40)})
     config = small_config(
         model={"parts": ["memory"]},
-        log={"context_features": {"hour": "number"}, "event_weights": {"view": 1.0, "buy": 5.0}},
+        log={"features": {"context.hour": "number"}, "event_weights": {"view": 1.0, "buy": 5.0}},
     )
     DeepTreeRetriever(config).fit(log, items, users=users, progress=False).save(folder)
     return folder
@@ -168,7 +168,7 @@ def test_bad_new_rows_change_nothing(beamtree: Command, folder: Path, described:
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of a small log whose item column has another name, with what it needs to go on beside it."""
     folder = tmp_path_factory.mktemp("fitted") / "model"
-    config = small_config(model={"parts": ["memory"]}, log={"item_columns": {"item_id": "sku"}})
+    config = small_config(model={"parts": ["memory"]}, log={"columns": {"items.item_id": "sku"}})
     DeepTreeRetriever(config).fit(two_group_log(), progress=False).save(folder)
     return folder
 

@@ -8,7 +8,6 @@ import pytest
 from beamtree.cluster.connection import Cluster
 from beamtree.cluster.counting import ClusterCounting
 from beamtree.cluster.relearning import ClusterScoring
-from beamtree.config import MemorySettings
 from beamtree.data.split import split_none
 from beamtree.model.counting import HERE, Counters
 from beamtree.model.memory import Memory
@@ -25,8 +24,8 @@ LISTS = [GENERATOR.integers(0, 30, size=size).tolist() for size in GENERATOR.int
 
 def memory_by(counters: Counters) -> Memory:
     sequences = sequences_of(LISTS)
-    settings = MemorySettings(followers=6, window=3)
-    return Memory.count(sequences, split_none(sequences).train, num_items=33, settings=settings, counters=counters)
+    spans = split_none(sequences).train
+    return Memory.count(sequences, spans, num_items=33, followers=6, window=3, counters=counters)
 
 
 @pytest.mark.parametrize("pairs_of_a_task", [10**9, 2000])
@@ -40,9 +39,9 @@ def test_weighed_counts_are_those_of_one_process(two_nodes: Cluster) -> None:
     plain = sequences_of(LISTS)
     weights = GENERATOR.choice([0.0, 1.0, 2.5], size=len(plain.items)).astype(np.float32)
     sequences = replace(plain, weights=weights)
-    spans, settings = split_none(sequences).train, MemorySettings(followers=33, window=3)
+    spans = split_none(sequences).train
     there, here = (
-        Memory.count(sequences, spans, num_items=33, settings=settings, counters=counters).arrays()
+        Memory.count(sequences, spans, num_items=33, followers=33, window=3, counters=counters).arrays()
         for counters in (ClusterCounting(two_nodes, pairs_of_a_task=2000).counters(), HERE)
     )
     assert there.keys() == here.keys()

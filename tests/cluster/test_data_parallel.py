@@ -11,7 +11,6 @@ import torch
 from beamtree import native
 from beamtree.cluster.data_parallel import DataParallelLearner, DivisibleInstances, WorkerInstances
 from beamtree.cluster.exchange import Exchange, Notes
-from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
 from beamtree.errors import InputError
 from beamtree.model.next_item import NextItemModel
@@ -22,7 +21,7 @@ from beamtree.training.schedule import Schedule, epoch_schedule
 from beamtree.training.trainer import Progress, Trainer
 from beamtree.training.windows import TrainingWindows
 from tests.cluster.workers import together
-from tests.small import Arrays, assert_same_bytes, model_settings, sequences_of
+from tests.small import Arrays, assert_same_bytes, encoder_settings, model_settings, sequences_of
 from tests.training.linear import LinearLearner
 from tests.training.runs import ring_instances, torch_learner, training_settings
 
@@ -49,7 +48,7 @@ def encoder() -> Setting:
     """Sampled negatives, so that the table is learned by rows, from histories of very different lengths."""
     generator = np.random.default_rng(5)
     lists = [generator.integers(0, 60, size=size).tolist() for size in (3, 40, 5, 17, 9, 26, 4, 33)]
-    settings = EstimatorSettings(width=8, layers=1, heads=2, negatives=12, dropout=0.2)
+    settings = encoder_settings(width=8, layers=1, negatives=12, dropout=0.2)
     module = NextItemModel(settings, num_items=60, history_length=12, generator=torch.Generator().manual_seed(1))
     assert module.sparse_tables == ("items",)
     windows = TrainingWindows.cut(sequences_of(lists), split_none(sequences_of(lists)), length=12)

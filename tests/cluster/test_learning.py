@@ -164,9 +164,8 @@ def test_a_fit_with_two_workers_is_a_fit_with_two_threads(two_nodes: Cluster, tm
         assignments=[
             "estimator.epochs=4",
             "estimator.width=16",
-            "estimator.heads=2",
-            "estimator.batch_positions=900",
-            "estimator.validations=2",
+            "estimator.recipe.batch_positions=900",
+            "estimator.recipe.validations=2",
         ],
     )
     threads = torch.get_num_threads()

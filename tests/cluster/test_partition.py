@@ -14,7 +14,7 @@ from beamtree.cluster.partition import (
     split_allow_lists,
     split_file,
 )
-from beamtree.config import LogSettings
+from beamtree.config import ROW_ORDER, LogSettings
 from beamtree.data.interactions import InteractionLog, read_log
 
 SHARDS = 3
@@ -67,7 +67,7 @@ def test_ids_are_texts_everywhere_as_soon_as_one_file_has_texts(tmp_path: Path) 
 
 def test_rows_without_times_follow_the_order_of_files(tmp_path: Path) -> None:
     paths = write(tmp_path, "user_id,item_id\n1,9\n1,3\n", "user_id,item_id\n1,5\n")
-    partition = split(paths, tmp_path / "shards", LogSettings(row_order=True))
+    partition = split(paths, tmp_path / "shards", LogSettings(columns={"timestamp": ROW_ORDER}))
     (shard,) = partition.shards
     assert histories(read_shard(tmp_path / "shards", shard, partition)) == {1: [9, 3, 5]}
 
@@ -80,7 +80,7 @@ def test_a_repeat_in_another_file_is_dropped(tmp_path: Path) -> None:
 
 def test_a_file_that_the_filters_leave_nothing_of_is_no_error(tmp_path: Path) -> None:
     (path,) = write(tmp_path, "user_id,item_id,timestamp,rating\n1,9,4,2\n")
-    assert split_file(path, 0, LogSettings(min_rating=3.0), tmp_path / "shards", SHARDS) == FileShare(())
+    assert split_file(path, 0, LogSettings(keep={"min_rating": 3.0}), tmp_path / "shards", SHARDS) == FileShare(())
 
 
 def test_lists_go_to_the_shard_of_their_user(tmp_path: Path) -> None:

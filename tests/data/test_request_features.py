@@ -13,7 +13,7 @@ from beamtree.data.interactions import read_interactions
 from beamtree.data.request_features import DatasetFeatures, RequestFeatures
 from beamtree.errors import DataError, InputError, SettingsError
 
-SETTINGS = LogSettings(context_features={"device": "category", "hour": "number"}, user_features={"code": "category"})
+SETTINGS = LogSettings(features={"context.device": "category", "context.hour": "number", "users.code": "category"})
 
 
 def dataset() -> Dataset:
@@ -98,8 +98,8 @@ def test_a_model_without_features_refuses_them() -> None:
 
 def test_columns_that_are_not_there_are_named() -> None:
     with pytest.raises(SettingsError, match="no column 'shoe_size'"):
-        RequestFeatures.infer(dataset(), LogSettings(user_features={"shoe_size": "number"}))
+        RequestFeatures.infer(dataset(), LogSettings(features={"users.shoe_size": "number"}))
     table = pl.DataFrame({"user_id": [1, 1], "item_id": [1, 2], "timestamp": [1, 2]})
     without = prepare_dataset(read_interactions(table, context=["devise"]))
-    with pytest.raises(DataError, match="reads the column 'devise', which has no value in this log"):
-        RequestFeatures.infer(without, LogSettings(context_features={"devise": "category"}))
+    with pytest.raises(DataError, match="reads the column 'devise' of the context, which has no value in this log"):
+        RequestFeatures.infer(without, LogSettings(features={"context.devise": "category"}))

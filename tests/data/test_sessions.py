@@ -37,7 +37,7 @@ def read(path: Path, **log: object) -> Dataset:
 def test_rows_of_several_users_and_sessions_without_times_stay_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     path.write_text(ROWS)
-    dataset = read(path, row_order=True)
+    dataset = read(path, columns={"timestamp": "#row"})
     assert titles(dataset) == {"ann": ["cats", "apes", "bees", "dogs"], "bob": ["dogs", "bees", "cats"]}
 
 
@@ -61,7 +61,7 @@ def test_tied_rows_are_shuffled_inside_their_session_alone() -> None:
     rows = [(user, session, f"{session}{item}") for user in range(20) for session in (1, 2) for item in "abcd"]
     table = pl.DataFrame(rows, schema=["user_id", "timestamp", "item_id"], orient="row")
     prepared = prepare_log(read_interactions(table), config=Config())
-    assert prepared.config.data.shuffle_ties, "rows of a session are sorted by item, which gives the next one away"
+    assert prepared.config.decided.shuffle_ties, "rows of a session are sorted by item, which gives the next one away"
     found = titles(prepared.dataset)
     assert all([item[0] for item in items] == ["1"] * 4 + ["2"] * 4 for items in found.values())
     assert len({tuple(items) for items in found.values()}) > 10

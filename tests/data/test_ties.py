@@ -12,7 +12,7 @@ BASKETS = pl.DataFrame({"user_id": [1] * 60, "item_id": [*range(60)], "timestamp
 
 
 def shuffling(*, seed: int) -> Config:
-    return small_config(data={"shuffle_ties": True, "split_seed": seed})
+    return small_config(data={"split_seed": seed}, decided={"shuffle_ties": True})
 
 
 def shuffled(rows: pl.DataFrame, *, seed: int) -> pl.DataFrame:
@@ -39,7 +39,7 @@ def test_the_order_depends_on_the_seed_and_not_on_the_file() -> None:
 
 def test_a_log_that_need_not_be_shuffled_is_left_alone() -> None:
     log = InteractionLog(BASKETS.reverse())
-    assert settle_ties(log, config=small_config(data={"shuffle_ties": False})) is log
+    assert settle_ties(log, config=small_config(decided={"shuffle_ties": False})) is log
 
 
 def test_rows_are_shuffled_within_any_keys_and_keep_their_other_columns() -> None:

@@ -76,9 +76,9 @@ def test_contexts_stay_with_their_rows_through_files_bad_rows_filters_and_ties(t
     assert log.frame.select("item_id", "context.place").rows() == [("a", "home"), ("d", None)]
     rows = [(user, f"{item}", 1, item) for user in range(30) for item in range(4)]
     tied = pl.DataFrame(rows, schema=["user_id", "item_id", "timestamp", "place"], orient="row")
-    config = Config.resolve({"log": {"context_features": {"place": "category"}}})
+    config = Config.resolve({"log": {"features": {"context": {"place": "category"}}}})
     prepared = prepare_log(read_interactions(tied, context=["place"]), config=config)
-    assert prepared.config.data.shuffle_ties
+    assert prepared.config.decided.shuffle_ties
     context, items = prepared.dataset.context, prepared.dataset.sequences.items
     assert context is not None
     assert context["place"].to_list() == items.tolist()

@@ -23,7 +23,7 @@ from tests.small import ragged, random_tree, small_config, two_group_log
 def model() -> DeepTreeRetriever:
     """Forty items, so that the top 20 is a choice; hardly trained, from a random start: narrow beams miss some."""
     training = {"negatives": 3, "epochs": 0.3, "batch_size": 16, "learning_rate": 0.01}
-    config = small_config(training=training, model={"first_vectors": "random", "parts": ["attention"]})
+    config = small_config(training=training, model={"embedding_init": "random", "parts": ["attention"]})
     return DeepTreeRetriever(config).fit(two_group_log(items_per_group=25, length=12))
 
 

@@ -34,12 +34,12 @@ from tests.small import small_config, two_group_log
 
 SHORT, LONG = (two_group_log(users_per_group=40, items_per_group=25, length=length).frame for length in (10, 18))
 LOG = InteractionLog(pl.concat([SHORT, LONG.with_columns(pl.col("user_id") + "-long")]))
-ESTIMATOR = {"width": 8, "layers": 1, "heads": 2, "epochs": 2, "history_length": 6}
+ESTIMATOR = {"width": 8, "layers": 1, "epochs": 2}
 
 
 @pytest.fixture(scope="module")
 def model() -> DeepTreeRetriever:
-    data = {"min_interactions": 2, "min_held_out": 2, "shuffle_ties": False, "test_share": 0.3}
+    data = {"min_interactions": 2, "min_held_out": 2, "held_out_shares": (0.1, 0.3)}
     return DeepTreeRetriever(small_config(model={"parts": ["tower", "memory"]}, estimator=ESTIMATOR, data=data)).fit(
         LOG
     )

@@ -26,7 +26,7 @@ LOG = two_group_log()
 
 
 def fitted(*parts: str, **training: object) -> DeepTreeRetriever:
-    estimator = {"width": 4, "layers": 1, "heads": 1, "epochs": 1}
+    estimator = {"width": 4, "layers": 1, "epochs": 1}
     settings = {"negatives": 3, "batch_size": 16, "epochs": 1, "learning_rate": 0.01, "warmup_steps": 0} | training
     model = {"parts": parts or ("attention", "memory")}
     return DeepTreeRetriever(small_config(model=model, training=settings, estimator=estimator)).fit(LOG)

@@ -93,7 +93,7 @@ def test_systems_are_asked_for_the_largest_cutoff_without_what_was_seen(
 def test_settings_choose_the_split(holdout: str) -> None:
     generator = np.random.default_rng(0)
     dataset = dataset_of([generator.integers(0, 9, size=size).tolist() for size in [12] * 20 + [11] * 20])
-    data = {"holdout": holdout, "validation_share": 0.2, "test_share": 0.3, "min_held_out": 12}
+    data = {"holdout": holdout, "held_out_shares": (0.2, 0.3), "min_held_out": 12}
     config = small_config(data=data, training={"seed": 5})
     split = split_dataset(dataset, config=config)
     shares = {"seed": 5, "validation_share": 0.2, "test_share": 0.3, "min_held_out": 12}

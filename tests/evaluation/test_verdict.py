@@ -73,12 +73,12 @@ def test_a_baseline_without_a_hit_is_beaten_by_a_plain_difference() -> None:
     ("config", "tried"),
     [
         (Config.preset("instant"), "--preset small"),
-        (Config.preset("small", training={"epochs": 3}), "training.epochs=12 --set training.most_instances=600000"),
+        (Config.preset("small", training={"epochs": 3}), "training.epochs=12 --set training.max_instances=600000"),
         (
-            Config.preset("small", training={"epochs": 3, "most_instances": None}),
+            Config.preset("small", training={"epochs": 3, "max_instances": None}),
             "training.epochs=12), or --preset instant",
         ),
-        (Config.preset("paper"), "--set training.epochs=1000 --set training.most_instances=32000000"),
+        (Config.preset("paper"), "--set training.epochs=1000 --set training.max_instances=32000000"),
     ],
 )
 def test_what_to_try_is_something_that_the_settings_have(config: Config, tried: str) -> None:

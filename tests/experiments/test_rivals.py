@@ -10,7 +10,7 @@ from tests.small import two_group_log
 
 TINY = [
     "estimator.width=8",
-    "estimator.layers=1",
+    "estimator.recipe.layers=1",
     "estimator.epochs=2",
     "data.min_interactions=2",
     "data.min_held_out=2",

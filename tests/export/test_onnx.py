@@ -40,7 +40,7 @@ def test_random_shapes(tmp_path: Path, seed: int) -> None:
         windows=windows,
         embedding_dim=int(generator.integers(1, 9)),
         attention_hidden=int(generator.integers(1, 9)),
-        layers=tuple(int(width) for width in generator.integers(4, 10, size=3)),
+        layers=tuple(int(width) for width in generator.integers(4, 10, size=generator.integers(1, 6))),
     )
     num_leaves = num_items + int(generator.integers(0, 30))
     tree = random_tree(num_items, branching=int(generator.integers(2, 7)), seed=seed, num_leaves=num_leaves)

@@ -23,14 +23,16 @@ def movielens() -> Path:
 
 @pytest.mark.skipif(not movielens().is_dir(), reason="the real logs are not here")
 def test_a_thousand_real_histories(tmp_path: Path) -> None:
-    config = Config.preset("small", training={"epochs": 0.1, "validations": 1}, retrieval={"beam_width": 50})
+    config = Config.preset(
+        "small", training={"epochs": 0.1, "schedule": {"validations": 1}}, retrieval={"beam_width": 50}
+    )
     model = DeepTreeRetriever(config).fit(str(movielens() / "interactions.parquet"))
     artefact, sequences = model.recommender.artefact, model.dataset.sequences
     generator = np.random.default_rng(0)
     users = generator.integers(len(sequences), size=NUM_HISTORIES)
     starts = sequences.offsets[users]
     ends = starts + generator.integers(0, sequences.offsets[users + 1] - starts + 1)
-    histories = cut_histories(sequences.items, starts=starts, ends=ends, length=config.model.history_length)
+    histories = cut_histories(sequences.items, starts=starts, ends=ends, length=config.model.attention_history)
     export_onnx(artefact, tmp_path / "model.onnx", k=20)
     found = search(artefact, histories, k=20, beam_width=50)
     assert len(np.unique(found.items)) > 100

@@ -11,7 +11,6 @@ import torch
 
 from beamtree import native
 from beamtree.artefact import Artefact, load_artefact, save_artefact
-from beamtree.config import EstimatorSettings
 from beamtree.data.features import Features, FeatureSchema
 from beamtree.data.request_features import RequestFeatures
 from beamtree.data.requests import Histories, Requests
@@ -25,7 +24,7 @@ from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from tests.export.exported import assert_same_up_to_ties, open_session
-from tests.small import random_histories, random_tree, small_config
+from tests.small import encoder_settings, random_histories, random_tree, small_config
 
 WIDTH, ITEMS, REQUESTS = 6, 40, 30
 USERS = pl.DataFrame(
@@ -45,7 +44,7 @@ EITHER = pytest.mark.parametrize("read", [READ, RequestFeatures(user=READ.user),
 def learned(read: RequestFeatures, *, encoder: str = "gru") -> NextItemModel:
     """A model in which no number has its special first value."""
     generator = torch.Generator().manual_seed(2)
-    settings = EstimatorSettings.model_validate({"width": WIDTH, "heads": 2, "encoder": encoder})
+    settings = encoder_settings(width=WIDTH, encoder=encoder)
     model = NextItemModel(
         settings,
         num_items=ITEMS,

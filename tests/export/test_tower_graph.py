@@ -18,7 +18,7 @@ from beamtree.model.tower import make_tower
 from beamtree.tree.item_tree import ItemTree
 from tests.export.exported import assert_same_up_to_ties, random_artefact, run, search
 from tests.retrieval.test_memory_search import random_memory
-from tests.small import Arrays, model_settings, random_histories, random_tree, weights_of
+from tests.small import Arrays, model_settings, nested, random_histories, random_tree, weights_of
 
 ENCODERS = ["gru", "self-attention"]
 TREE = random_tree(53, branching=2, seed=3, num_leaves=61)
@@ -46,9 +46,10 @@ def artefact_of(
 ) -> Artefact:
     """A model of these parts, named in one string, with a tower of the sizes that the estimator's settings name."""
     artefact = random_artefact(model_settings(**(model or {})), tree, seed=seed)
-    length = artefact.config.model.history_length
-    sizes = {"width": 6, "layers": 2, "heads": 3, "history_length": length} | estimator
-    config = Config.resolve({**artefact.config.model_dump(), "estimator": sizes})
+    length = artefact.config.model.attention_history
+    sizes = nested({"estimator": {"width": 6, "layers": 2} | estimator})
+    decided = {"shuffle_ties": False, "history_length": length}
+    config = Config.resolve({**artefact.config.model_dump(), **sizes, "decided": decided})
     arrays = {**artefact.weights, **tower_weights(tree, config, seed=seed), **memory_weights(tree)}
     kept = {name: array for name, array in arrays.items() if name.split("/")[0] in parts.split()}
     return replace(artefact, config=config, weights=kept)
@@ -59,7 +60,7 @@ def assert_exported_as_judged(artefact: Artefact, path: Path, *, k: int = 5, bea
 
     Tells how many different answers there are.
     """
-    length = artefact.config.model.history_length + 3
+    length = artefact.config.model.attention_history + 3
     generator = np.random.default_rng(1)
     histories = random_histories(40, length=length, num_items=artefact.tree.num_items, generator=generator)
     export_onnx(artefact, path, k=k, beam_width=beam_width)
@@ -82,16 +83,15 @@ def test_the_same_items_as_the_torch_scorer(
 @pytest.mark.parametrize("seed", range(8))
 def test_random_sizes(tmp_path: Path, encoder: str, seed: int) -> None:
     generator = np.random.default_rng(seed)
-    heads, layers, num_items = (int(generator.integers(1, end)) for end in (4, 4, 200))
+    layers, num_items = (int(generator.integers(1, end)) for end in (4, 200))
     tree = random_tree(num_items, branching=int(generator.integers(2, 7)), seed=seed, num_leaves=num_items + 5)
     artefact = artefact_of(
         "tower",
         tree=tree,
         seed=seed,
         model={"windows": (1,) * int(generator.integers(1, 15))},
-        width=heads * int(generator.integers(3, 8)),
+        width=int(generator.integers(6, 20)),
         layers=layers,
-        heads=heads,
         encoder=encoder,
     )
     k, beam_width = (int(value) for value in generator.integers(1, 20, size=2))
@@ -101,7 +101,7 @@ def test_random_sizes(tmp_path: Path, encoder: str, seed: int) -> None:
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_sizes_are_those_of_the_arrays(tmp_path: Path, encoder: str) -> None:
     artefact = artefact_of("tower", encoder=encoder)
-    other = Config.resolve({**artefact.config.model_dump(), "estimator": {"width": 8, "layers": 1, "heads": 1}})
+    other = Config.resolve({**artefact.config.model_dump(), "estimator": {"width": 8, "recipe": {"layers": 1}}})
     assert assert_exported_as_judged(replace(artefact, config=other), tmp_path / "model.onnx") > 15
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from beamtree.config import MemorySettings
 from beamtree.fitting.calibration import (
     BESIDE_LEARNED,
     FADES,
@@ -27,8 +26,7 @@ EVERYTHING = Choice(
     has_memory=True,
     repeats_can_return=True,
     people_repeat=True,
-    tower=None,
-    memory=MemorySettings(),
+    fixed={},
 )
 MEMORY = replace(EVERYTHING, has_learned=False, has_tower=False, repeats_can_return=False)
 
@@ -90,8 +88,8 @@ def test_a_tower_without_attention_counts_one() -> None:
 
 def test_what_is_told_is_not_tried() -> None:
     tried: list[PartWeights] = []
-    told = MemorySettings(transitions=0.33, popularity=0.0, fade=0.5, company=0.25)
-    choice = replace(EVERYTHING, repeats_can_return=False, tower=0.7, memory=told)
+    told = {"tower": 0.7, "transitions": 0.33, "popularity": 0.0, "fade": 0.5, "company": 0.25}
+    choice = replace(EVERYTHING, repeats_can_return=False, fixed=told)
     found = calibrate(nearness(PartWeights(), tried), choice, units=UNITS).weights
     assert found.tower == 0.7
     assert found.memory == MemoryWeights(0.33, 0.0, 0.0, fade=0.5, company=0.25, repeat_fade=1.0)
@@ -162,5 +160,5 @@ def test_all_counts_are_also_weighed_together() -> None:
 
     memory = calibrate(measure, replace(EVERYTHING, has_learned=False), units=UNITS).weights.memory
     assert (memory.transitions, memory.company) == (2.0, 2.0)
-    told = replace(EVERYTHING, has_learned=False, memory=MemorySettings(company=0.5))
+    told = replace(EVERYTHING, has_learned=False, fixed={"company": 0.5})
     assert calibrate(measure, told, units=UNITS).weights.memory.company == 0.5

@@ -36,7 +36,7 @@ def config_of(*, dropout: float = 0.0, attention_levels: int | None = None, **tr
 def loss_of(learner: Learner, config: Config) -> float:
     """The loss of a first batch, before anything is learned."""
     generator = np.random.default_rng(4)
-    histories = random_histories(64, length=config.model.history_length, num_items=60, generator=generator)
+    histories = random_histories(64, length=config.model.attention_history, num_items=60, generator=generator)
     batch = batch_from(histories, generator.integers(0, 60, size=64).astype(np.int32))
     return learner.gradients(batch, step=0).loss
 

@@ -162,14 +162,14 @@ def test_validation_asks_no_more_users_than_it_is_told_to(dataset: Dataset) -> N
 def test_it_starts_from_who_interacted_with_what_where_it_is_told_to(dataset: Dataset) -> None:
     """A training that moves nothing shows where the items began: within a group alike, or at random."""
     for first_vectors, is_alike in (("cooccurrence", True), ("random", False)):
-        model = {"first_vectors": first_vectors, "history_table": "separate"}
+        model = {"embedding_init": first_vectors, "history_table": "separate"}
         still = fit(dataset, small_config(model=model, training={"learning_rate": 1e-9}))
         alike = np.corrcoef(still.weights["attention/item_table"])
         assert (alike[:GROUP, :GROUP].mean() > alike[:GROUP, GROUP:].mean() + 0.5) == is_alike
 
 
 def test_stopped_and_resumed_it_is_the_same_model(dataset: Dataset, tmp_path: Path) -> None:
-    config = small_config(tree={"order": "random"}, model={"first_vectors": "random"})
+    config = small_config(tree={"order": "random"}, model={"embedding_init": "random"})
     whole = fit(dataset, config)
     with pytest.raises(InterruptedTraining):
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(10))
@@ -220,7 +220,7 @@ def test_a_resumed_run_keeps_the_tree_it_began_with(tmp_path: Path) -> None:
 
 def test_a_run_that_begins_anew_forgets_the_finished_one_before_it(dataset: Dataset, tmp_path: Path) -> None:
     """Finished once, begun again without resuming, stopped, resumed: it goes on from the second run's checkpoint."""
-    config = small_config(tree={"order": "random"}, model={"first_vectors": "random"})
+    config = small_config(tree={"order": "random"}, model={"embedding_init": "random"})
     fit(dataset, config, work=WorkDirectory(tmp_path, resume=False))
     with pytest.raises(InterruptedTraining):
         fit(dataset, config, work=WorkDirectory(tmp_path, resume=False), should_stop=interrupted_after(5))

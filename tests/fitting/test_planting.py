@@ -56,8 +56,8 @@ def test_the_first_tree_follows_seed_and_branching(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("order", ["random", "category", "clustering"])
 def test_vectors_to_start_from_do_not_depend_on_the_order_of_the_leaves(dataset: Dataset, order: str) -> None:
-    assert planted(dataset, tree={"order": order}, model={"first_vectors": "random"}).first_vectors is None
-    vectors = planted(dataset, tree={"order": order}, model={"first_vectors": "cooccurrence"}).first_vectors
+    assert planted(dataset, tree={"order": order}, model={"embedding_init": "random"}).first_vectors is None
+    vectors = planted(dataset, tree={"order": order}, model={"embedding_init": "cooccurrence"}).first_vectors
     assert vectors is not None
     alike = vectors @ vectors.T
     assert alike[:GROUP, :GROUP].mean() > 0.5 > 0.1 > np.abs(alike[:GROUP, GROUP:]).mean()

@@ -49,11 +49,10 @@ def fitted(
     table: pl.DataFrame, users: pl.DataFrame | None = None, *, encoder: str = "gru", log: dict[str, Any] | None = None
 ) -> DeepTreeRetriever:
     config = small_config(
-        data={"min_interactions": 2, "min_held_out": 2, "shuffle_ties": False, "holdout": "last"},
+        data={"min_interactions": 2, "min_held_out": 2, "holdout": "last"},
         log=log or {},
-        model={"parts": ("tower", "memory")},
+        model={"parts": ("tower", "memory"), "weights": {"repeats": 0.0}},
         estimator={
-            "history_length": 5,
             "width": 16,
             "batch_positions": 64,
             "learning_rate": 0.02,
@@ -61,7 +60,6 @@ def fitted(
             "patience": 8,
             "encoder": encoder,
         },
-        memory={"repeats": 0.0},
         retrieval={"exclude_seen": False, "beam_width": 32},
     )
     return DeepTreeRetriever(config).fit(table, users=users, progress=False)
@@ -69,7 +67,7 @@ def fitted(
 
 @pytest.fixture(scope="module")
 def by_device() -> DeepTreeRetriever:
-    return fitted(log_by_device(), log={"context_features": {"device": "category"}})
+    return fitted(log_by_device(), log={"features": {"context.device": "category"}})
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +148,7 @@ def test_an_update_goes_on_learning_with_features(encoder: str, tmp_path: Path) 
     """Devices change sides: what the tower makes of them moves that way."""
     sides = {"phone": "desktop", "desktop": "phone"}
     old, new = log_by_device(), log_by_device(first_time=100).with_columns(pl.col("device").replace_strict(sides))
-    model = fitted(old, log={"context_features": {"device": "category"}}, encoder=encoder)
+    model = fitted(old, log={"features": {"context.device": "category"}}, encoder=encoder)
     model.save(tmp_path / "model")
     before = preference(model)
     updated = DeepTreeRetriever.load(tmp_path / "model").update(new, force=True, progress=False)

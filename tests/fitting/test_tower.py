@@ -19,7 +19,7 @@ from beamtree.retrieval.scorers import build_scorer
 from beamtree.training.events import ESTIMATOR, TREE_MODEL, Event, PartsWeighed, StepDone
 from tests.small import assert_same_bytes, small_config, two_group_log
 
-ENCODER: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "epochs": 3, "dropout": 0.0, "history_length": 6}
+ENCODER: dict[str, Any] = {"width": 8, "layers": 1, "epochs": 3, "dropout": 0.0}
 LOG = two_group_log(users_per_group=60, items_per_group=25)
 
 
@@ -52,7 +52,7 @@ def test_a_model_has_the_parts_that_were_asked_for(dataset: Dataset, parts: tupl
     assert weighed[0].is_calibrated
     assert weighed[0].metric == artefact.training["weighing"]["validation"] > 0.1
     if parts == ("tower", "memory"):
-        assert weighed[0].weights["estimator.weight"] == 1.0
+        assert weighed[0].weights["model.weights.tower"] == 1.0
 
 
 def test_the_tower_scores_leaves_as_the_encoder_scores_items_and_the_beam_follows(dataset: Dataset) -> None:
@@ -116,7 +116,7 @@ def test_attention_on_the_leaves_alone_is_learned_beside_a_tower_and_resumed_to_
 
 
 def test_told_weights_are_kept(dataset: Dataset) -> None:
-    config = config_of("tower", "memory", estimator={"weight": 0.25}, memory={"transitions": 0.5, "company": 0.0})
+    config = config_of("tower", "memory", model={"weights": {"tower": 0.25, "transitions": 0.5, "company": 0.0}})
     artefact = fit(dataset, config)
     assert float(artefact.weights["tower/weight"]) == 0.25
     assert artefact.training["weighing"]["memory"]["transitions"] == 0.5

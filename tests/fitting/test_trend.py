@@ -33,18 +33,17 @@ def news_log(*, days: int, seed: int = 0) -> InteractionLog:
     return InteractionLog(frame.unique(["user_id", "item_id"], keep="first", maintain_order=True))
 
 
-def fit(log: InteractionLog, **memory: bool) -> DeepTreeRetriever:
+def fit(log: InteractionLog, **weights: float) -> DeepTreeRetriever:
     config = small_config(
-        data={"holdout": "time", "min_held_out": 2, "validation_share": 0.03, "test_share": 0.03},
-        model={"parts": ["memory"]},
-        memory=dict(memory),
+        data={"holdout": "time", "min_held_out": 2, "held_out_shares": (0.03, 0.03)},
+        model={"parts": ["memory"], "weights": weights},
     )
     return DeepTreeRetriever(config).fit(log, progress=False)
 
 
 def test_a_fit_that_holds_out_by_time_weighs_the_trend_and_gains_by_it() -> None:
     log = news_log(days=6)
-    with_trend, without = fit(log), fit(log, trend=False)
+    with_trend, without = fit(log), fit(log, trend=0.0)
     found = with_trend.recommender.artefact.training["weighing"]["trend"]
     assert found["weight"] > 0.0
     assert found["recall"] > found["without"]

@@ -21,7 +21,7 @@ from beamtree.types import AnyArray
 from tests.small import random_tree, small_config, two_group_log
 
 TREE = random_tree(50, branching=2, seed=4)
-ENCODER = {"width": 8, "layers": 1, "heads": 2, "history_length": 6}
+ENCODER = {"width": 8, "layers": 1}
 
 
 def config_of(*, attention_levels: int | None, beam_width: int = 3) -> Config:

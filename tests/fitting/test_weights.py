@@ -47,7 +47,7 @@ def test_purchases_are_foreseen_from_views_where_they_are_the_targets(parts: tup
     sections: dict[str, Any] = {
         "model": {"parts": parts},
         "estimator": ENCODER,
-        "training": {"epochs": 6, "target_horizon": 4, "targets_per_history": 4},
+        "training": {"epochs": 6, "target_horizon": 4},
         "retrieval": {"exclude_seen": False},
     }
     log = shop_log()

@@ -91,7 +91,7 @@ def test_users_without_interactions(model: RecToolsModel, dataset: FakeDataset) 
 
 def test_weights_can_be_a_filter(dataset: FakeDataset) -> None:
     disliked = dataset.raw.assign(weight=(dataset.raw["item_id"] != "a0").astype(float))
-    model = RecToolsModel(small_config(log={"min_rating": 0.5})).fit(FakeDataset(disliked))
+    model = RecToolsModel(small_config(log={"keep": {"min_rating": 0.5}})).fit(FakeDataset(disliked))
     assert "a0" not in model.retriever.recommender.artefact.item_table["item_id"]
     assert "a1" in model.retriever.recommender.artefact.item_table["item_id"]
 

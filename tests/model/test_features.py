@@ -4,11 +4,11 @@ import numpy as np
 import polars as pl
 import torch
 
-from beamtree.config import Config
 from beamtree.data.features import FeatureSchema
 from beamtree.model.features import FeatureVectors
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.proposal import Proposal
+from tests.small import encoder_settings
 
 TABLE = pl.DataFrame({"kind": ["a", "a", "b", "b", "b", "a"], "vector": [[1.0, 0.0]] * 3 + [[0.0, 1.0]] * 3})
 SCHEMA = FeatureSchema.infer(TABLE)
@@ -32,7 +32,7 @@ def test_items_with_the_same_features_have_the_same_vector() -> None:
 
 
 def test_before_learning_features_add_nothing_and_then_their_rows_learn() -> None:
-    settings = Config().estimator.model_copy(update={"width": 8, "heads": 2, "layers": 1, "dropout": 0.0})
+    settings = encoder_settings(width=8, layers=1, dropout=0.0)
     content = FeatureVectors(FEATURES, num_rows=SCHEMA.num_rows, width=8)
     plain, encoder = (
         NextItemModel(

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
 from beamtree.model.live_memory import Interaction, LiveMemory
@@ -14,14 +13,13 @@ from beamtree.model.trend import Trend
 
 NUM_ITEMS = 12
 WINDOW = 3
-SETTINGS = MemorySettings(window=WINDOW)
 
 
 def counted(histories: list[list[int]]) -> Memory:
     lengths = np.array([len(history) for history in histories])
     flat = np.array([item for history in histories for item in history], dtype=np.int32)
     sequences = Sequences(flat, np.concatenate([[0], np.cumsum(lengths)]))
-    memory = Memory.count(sequences, split_none(sequences).train, num_items=NUM_ITEMS, settings=SETTINGS)
+    memory = Memory.count(sequences, split_none(sequences).train, num_items=NUM_ITEMS, window=WINDOW)
     return memory.weighed(MemoryWeights(transitions=1.0, popularity=0.0, fade=0.8))
 
 

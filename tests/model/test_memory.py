@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree import native
-from beamtree.config import MemorySettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
@@ -67,7 +66,7 @@ def test_returns_are_counted_at_three_cuts_of_each_span() -> None:
 def test_an_item_that_returns_counts_more_in_own_repeats_and_a_rare_one_as_usual() -> None:
     staple, treat, rare = 0, 1, 2
     sequences = sequences_of([[staple, treat, 3 + user, staple] for user in range(100)] + [[rare]])
-    memory = Memory.count(sequences, whole(sequences), num_items=103, settings=MemorySettings())
+    memory = Memory.count(sequences, whole(sequences), num_items=103)
     assert memory.returns[staple] > 1.0 > memory.returns[treat] > 0.0
     assert memory.returns[rare] == pytest.approx(1.0)
     reasons = memory.weighed(MemoryWeights(transitions=0.0, repeats=1.0)).reasons(np.array([staple, treat]), staple)
@@ -95,7 +94,7 @@ def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, m
 
 def small_memory() -> Memory:
     sequences = sequences_of([[0, 2], [0, 2], [0, 2], [1, 2], [1, 3]])
-    return Memory.count(sequences, whole(sequences), num_items=4, settings=MemorySettings())
+    return Memory.count(sequences, whole(sequences), num_items=4)
 
 
 def test_reasons_name_the_items_of_the_history_the_strongest_first() -> None:
@@ -128,7 +127,7 @@ def test_a_memory_survives_its_arrays() -> None:
 )
 def test_the_longest_lists_are_cut_until_a_budget_of_bytes_holds_them(lists: list[list[int]], num_bytes: int) -> None:
     sequences = sequences_of(lists)
-    whole_memory = Memory.count(sequences, whole(sequences), num_items=13, settings=MemorySettings())
+    whole_memory = Memory.count(sequences, whole(sequences), num_items=13)
     memory = whole_memory.within(num_bytes)
     lengths, before = (
         np.concatenate([np.diff(kind.offsets) for kind in (part.transitions, part.company)])
@@ -152,6 +151,6 @@ def test_what_lies_outside_the_training_spans_is_not_counted() -> None:
     for tail in held_out:
         sequences = sequences_of([shown + tail])
         spans = Spans(np.zeros(1, dtype=np.int32), np.array([0]), np.array([3]))
-        counted.append(Memory.count(sequences, spans, num_items=4, settings=MemorySettings()).arrays())
+        counted.append(Memory.count(sequences, spans, num_items=4).arrays())
     assert_same_bytes(*counted)
     assert counted[0]["popularity"].tolist() == pytest.approx([np.log(2)] * 3 + [0.0])

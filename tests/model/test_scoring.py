@@ -16,7 +16,7 @@ MODEL_SETTINGS = st.builds(
     embedding_dim=st.integers(1, 7),
     windows=st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple),
     attention_hidden=st.integers(1, 6),
-    layers=st.tuples(st.integers(4, 9), st.integers(4, 9), st.integers(4, 9)),
+    layers=st.lists(st.integers(4, 9), min_size=1, max_size=5).map(tuple),
     normalisation=st.sampled_from(["none", "layer", "batch"]),
     dropout=st.sampled_from([0.0, 0.3]),
 )
@@ -28,7 +28,7 @@ class Question:
     def __init__(self, sizes: ModelSettings, *, rows: int, columns: int, seed: int, dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.model = stirred_model(sizes, random_tree(6, branching=2, seed=seed), seed=seed).to(dtype)
-        shape = (rows, sizes.history_length)
+        shape = (rows, sizes.attention_history)
         self.history = torch.randn(*shape, sizes.embedding_dim, generator=generator, dtype=dtype)
         self.nodes = torch.randn(rows, columns, sizes.embedding_dim, generator=generator, dtype=dtype)
         self.present = torch.rand(shape, generator=generator) < 0.7

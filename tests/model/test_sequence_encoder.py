@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from beamtree.config import EstimatorSettings
 from beamtree.errors import InputError
 from beamtree.model.encoders import encoder_like
 from beamtree.model.next_item import NextItemModel
@@ -19,6 +18,7 @@ from beamtree.model.self_attention import SelfAttention
 from beamtree.model.sequence_encoder import drop_out
 from beamtree.model.softmax_loss import sampled_softmax_loss
 from beamtree.native.encoder_arrays import encoder_sizes
+from tests.small import encoder_settings
 
 UNEVEN = Proposal(np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1]))
 
@@ -30,8 +30,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def estimator(kind: str, **changes: Any) -> NextItemModel:
-    sizes = {"encoder": kind, "width": 8, "layers": 2, "heads": 2, "dropout": 0.0}
-    settings = EstimatorSettings.model_validate(sizes | changes)
+    sizes = {"encoder": kind, "width": 8, "layers": 2, "dropout": 0.0}
+    settings = encoder_settings(**(sizes | changes))
     model = NextItemModel(settings, num_items=6, history_length=4, generator=torch.Generator().manual_seed(1))
     return model.eval()
 
@@ -217,7 +217,7 @@ def test_dropout_is_for_training_alone(kind: str) -> None:
 
 @pytest.mark.parametrize("negatives", ["all", 200])
 def test_gradients_are_the_same_bytes_each_time_on_two_threads(kind: str, negatives: str | int) -> None:
-    settings = EstimatorSettings.model_validate({"encoder": kind, "width": 64, "layers": 1, "negatives": negatives})
+    settings = encoder_settings(encoder=kind, width=64, layers=1, negatives=negatives)
     model = NextItemModel(
         settings, num_items=1682, history_length=69, generator=torch.Generator().manual_seed(1)
     ).train()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.config import EstimatorSettings
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError, InputError
 from beamtree.fitting.computation import build_learner
@@ -19,16 +18,16 @@ from beamtree.retrieval.engine import Engine
 from beamtree.training.learner import TorchLearner
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
-from tests.small import assert_same_bytes, random_histories, random_tree, small_config
+from tests.small import assert_same_bytes, encoder_settings, random_histories, random_tree, small_config
 from tests.training.runs import ring_instances, ring_tree, take_step, training_settings
 
-SIZES = {"width": 6, "layers": 2, "heads": 3, "dropout": 0.0}
+SIZES = {"width": 6, "layers": 2, "dropout": 0.0}
 CONFIG = small_config(estimator=SIZES)
 
 
 def next_item_model(num_items: int, *, history_length: int = 5, **changes: Any) -> NextItemModel:
     """An estimator in which no number has its special first value."""
-    settings, generator = EstimatorSettings.model_validate(SIZES | changes), torch.Generator().manual_seed(2)
+    settings, generator = encoder_settings(**(SIZES | changes)), torch.Generator().manual_seed(2)
     model = NextItemModel(settings, num_items=num_items, history_length=history_length, generator=generator)
     with torch.no_grad():
         for tensor in model.parameters():
@@ -54,7 +53,7 @@ def test_on_the_leaves_it_is_what_was_learned(layers: int, history_length: int, 
     model = next_item_model(11, history_length=history_length, layers=layers, encoder=encoder)
     arrays = tower_arrays(model, tree, inner=inner_vectors(tree), weight=0.7)
     histories = random_histories(7, length=history_length + 2, num_items=11, generator=np.random.default_rng(0))
-    config = small_config(estimator={"width": 8, "layers": 4, "heads": 2})
+    config = small_config(estimator={"width": 8, "layers": 4})
     scores = build_torch_scorer(named(arrays), tree, config=config).prepare(Requests(Histories.of_rows(histories)))
     leaves = tree.leaf_of_item.astype(np.int64)
     found = np.stack([scores.scores(row, tree.height, leaves) for row in range(7)])

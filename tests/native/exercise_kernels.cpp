@@ -33,11 +33,13 @@ index_t below(std::mt19937& random, index_t bound) {
 template <class T>
 std::unique_ptr<Network<T>> random_network(std::mt19937& random, const Sizes& sizes) {
     const index_t d = sizes.width, h = sizes.attention;
-    const index_t inputs[4] = {(sizes.num_windows() + 1) * d, sizes.mlp[0], sizes.mlp[1], sizes.mlp[2]};
-    const index_t outputs[4] = {sizes.mlp[0], sizes.mlp[1], sizes.mlp[2], 1};
+    const std::size_t layers = sizes.layers();
+    std::vector<index_t> inputs{(sizes.num_windows() + 1) * d}, outputs(sizes.mlp);
+    inputs.insert(inputs.end(), sizes.mlp.begin(), sizes.mlp.end());
+    outputs.push_back(1);
     auto hidden = random_values<T>(random, h * 3 * d), bias = random_values<T>(random, h), v = random_values<T>(random, h);
     v[0] = 0;
-    std::vector<T> weights[4], biases[4], gains[3], offsets[3];
+    std::vector<std::vector<T>> weights, biases, gains, offsets;
     RawWeights<T> raw{};
     raw.hidden_weight = hidden.data();
     raw.hidden_bias = bias.data();
@@ -45,18 +47,14 @@ std::unique_ptr<Network<T>> random_network(std::mt19937& random, const Sizes& si
     raw.hidden_slope = T(0.25);
     raw.output_bias = T(0.1);
     raw.output_slope = T(0.2);
-    for (int i = 0; i < 4; ++i) {
-        weights[i] = random_values<T>(random, inputs[i] * outputs[i]);
-        biases[i] = random_values<T>(random, outputs[i]);
-        raw.mlp_weight[i] = weights[i].data();
-        raw.mlp_bias[i] = biases[i].data();
+    for (std::size_t i = 0; i <= layers; ++i) {
+        raw.mlp_weight.push_back(weights.emplace_back(random_values<T>(random, inputs[i] * outputs[i])).data());
+        raw.mlp_bias.push_back(biases.emplace_back(random_values<T>(random, outputs[i])).data());
     }
-    for (int i = 0; i < 3; ++i) {
-        gains[i] = random_values<T>(random, outputs[i]);
-        offsets[i] = random_values<T>(random, outputs[i]);
-        raw.mlp_slope[i] = T(0.25);
-        raw.norm_weight[i] = gains[i].data();
-        raw.norm_bias[i] = offsets[i].data();
+    for (std::size_t i = 0; i < layers; ++i) {
+        raw.mlp_slope.push_back(T(0.25));
+        raw.norm_weight.push_back(gains.emplace_back(random_values<T>(random, outputs[i])).data());
+        raw.norm_bias.push_back(offsets.emplace_back(random_values<T>(random, outputs[i])).data());
     }
     return std::make_unique<Network<T>>(sizes, raw);
 }
@@ -294,14 +292,12 @@ double run_double(std::mt19937& random, const Sizes& sizes) {
     return step_on_candidates(Attention<double>{*net, Tables{nodes, Table{}, false}}, given, Dropout{}).loss;
 }
 
-Sizes sizes_of(std::vector<index_t> windows, index_t d, index_t h, index_t m1, index_t m2, index_t m3, bool layer) {
+Sizes sizes_of(std::vector<index_t> windows, index_t d, index_t h, std::vector<index_t> mlp, bool layer) {
     Sizes sizes;
     sizes.windows = std::move(windows);
     sizes.width = d;
     sizes.attention = h;
-    sizes.mlp[0] = m1;
-    sizes.mlp[1] = m2;
-    sizes.mlp[2] = m3;
+    sizes.mlp = std::move(mlp);
     sizes.normalisation = layer ? Normalisation::layer : Normalisation::none;
     return sizes;
 }
@@ -312,18 +308,18 @@ int main(int argc, char** argv) {
     std::mt19937 random(7);
     double total = 0;
     if (argc > 2) {
-        const Sizes paper = sizes_of({20, 20, 10, 10, 2, 2, 2, 1, 1, 1}, 24, 36, 128, 64, 24, true);
+        const Sizes paper = sizes_of({20, 20, 10, 10, 2, 2, 2, 1, 1, 1}, 24, 36, {128, 64, 24}, true);
         total = run_case(random, Case{paper, 7129, 0, 2, 100, 70, 150, false, 0.0f}, std::atoi(argv[2]));
     } else {
         ThreadPool::shared().resize(3);
         for (bool layer : {false, true}) {
-            total += run_case(random, Case{sizes_of({1}, 1, 1, 1, 1, 1, layer), 1, 0, 2, 3, 2, 1, false, 0.0f}, 1);
-            total += run_case(random, Case{sizes_of({1, 2}, 3, 5, 7, 3, 2, layer), 2, 1, 2, 5, 1, 3, true, 0.2f}, 1);
-            total += run_case(random, Case{sizes_of({4, 2}, 5, 7, 11, 6, 4, layer), 70, 20, 3, 40, 6, 5, false, 0.0f}, 1);
-            total += run_case(random, Case{sizes_of({6, 3, 2}, 9, 17, 13, 9, 5, layer), 200, 0, 2, 40, 12, 9, false, 0.1f}, 1);
-            total += run_case(random, Case{sizes_of({5, 5}, 24, 36, 40, 24, 8, layer), 900, 100, 2, 12, 70, 90, true, 0.0f}, 1);
-            total += run_attention(random, sizes_of({4, 2}, 5, 7, 11, 6, 4, layer));
-            total += run_double(random, sizes_of({3, 2}, 5, 7, 11, 6, 4, layer));
+            total += run_case(random, Case{sizes_of({1}, 1, 1, {1, 1, 1}, layer), 1, 0, 2, 3, 2, 1, false, 0.0f}, 1);
+            total += run_case(random, Case{sizes_of({1, 2}, 3, 5, {7}, layer), 2, 1, 2, 5, 1, 3, true, 0.2f}, 1);
+            total += run_case(random, Case{sizes_of({4, 2}, 5, 7, {11, 6, 4}, layer), 70, 20, 3, 40, 6, 5, false, 0.0f}, 1);
+            total += run_case(random, Case{sizes_of({6, 3, 2}, 9, 17, {13, 9, 5, 3, 2}, layer), 200, 0, 2, 40, 12, 9, false, 0.1f}, 1);
+            total += run_case(random, Case{sizes_of({5, 5}, 24, 36, {40, 24}, layer), 900, 100, 2, 12, 70, 90, true, 0.0f}, 1);
+            total += run_attention(random, sizes_of({4, 2}, 5, 7, {11, 6, 4}, layer));
+            total += run_double(random, sizes_of({3, 2}, 5, 7, {11, 6, 4}, layer));
         }
     }
     std::printf("%.6f\n", total);

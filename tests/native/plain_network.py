@@ -22,7 +22,7 @@ class Shape:
     windows: tuple[int, ...] = (3, 2)
     width: int = 5
     attention: int = 7
-    mlp: tuple[int, int, int] = (11, 6, 4)
+    mlp: tuple[int, ...] = (11, 6, 4)
     normalisation: Normalisation = "none"
 
     @property
@@ -41,7 +41,7 @@ def random_weights(shape: Shape, *, seed: int, dtype: torch.dtype = torch.float3
         fan_in = size[-1] if len(size) > 1 else 4
         return torch.randn(*size, generator=generator, dtype=torch.float64).div(fan_in**0.5).to(dtype)
 
-    width, (m1, m2, m3) = shape.width, shape.mlp
+    width = shape.width
     weights = {
         "attention.hidden.weight": draw(shape.attention, 3 * width),
         "attention.hidden.bias": draw(shape.attention),
@@ -49,9 +49,9 @@ def random_weights(shape: Shape, *, seed: int, dtype: torch.dtype = torch.float3
         "attention.output.weight": draw(1, shape.attention),
         "attention.output.bias": draw(1),
         "attention.output_slope": torch.tensor([0.2], dtype=dtype),
-        "mlp.slopes": torch.tensor([0.25, 0.1, 0.4], dtype=dtype),
+        "mlp.slopes": torch.tensor([0.25, 0.1, 0.4, 0.3, 0.2][: len(shape.mlp)], dtype=dtype),
     }
-    sizes = [(len(shape.windows) + 1) * width, m1, m2, m3, 1]
+    sizes = [(len(shape.windows) + 1) * width, *shape.mlp, 1]
     for layer, (inputs, outputs) in enumerate(pairwise(sizes)):
         weights[f"mlp.{layer}.weight"] = draw(outputs, inputs)
         weights[f"mlp.{layer}.bias"] = draw(outputs)
@@ -91,14 +91,15 @@ def scores(
     weighted = attention.unsqueeze(-1) * vectors.unsqueeze(-2)
     parts: Sequence[Tensor] = weighted.split(list(shape.windows), dim=1)
     y = torch.cat([part.sum(dim=1) for part in parts] + [nodes], dim=-1)
-    for layer in range(3):
+    last = len(shape.mlp)
+    for layer in range(last):
         y = y @ weights[f"mlp.{layer}.weight"].T + weights[f"mlp.{layer}.bias"]
         if shape.normalisation == "layer":
             y = layer_norm(y, y.shape[-1:], weights[f"norm.{layer}.weight"], weights[f"norm.{layer}.bias"])
         if layer == 0 and dropout_factors is not None:
             y = y * dropout_factors
         y = leaky(y, weights["mlp.slopes"][layer])
-    return (y @ weights["mlp.3.weight"].T + weights["mlp.3.bias"]).squeeze(-1)
+    return (y @ weights[f"mlp.{last}.weight"].T + weights[f"mlp.{last}.bias"]).squeeze(-1)
 
 
 def candidate_loss(

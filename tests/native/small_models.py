@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beamtree.config import Config, ModelSettings
+from beamtree.config import Config, ModelSettings, NetworkSpec
 from beamtree.data.requests import Histories, Requests
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
@@ -31,11 +31,13 @@ def random_attention(
     item_table = generator.normal(size=(tree.num_items, shape.width)).astype(np.float32) if separate else None
     settings = ModelSettings(
         embedding_dim=shape.width,
-        windows=shape.windows,
-        attention_hidden=shape.attention,
         layers=shape.mlp,
-        normalisation=shape.normalisation,
-        history_table="separate" if separate else "shared",
+        network=NetworkSpec(
+            windows=shape.windows,
+            attention_hidden=shape.attention,
+            normalisation=shape.normalisation,
+            history_table="separate" if separate else "shared",
+        ),
     )
     network = Network.pack(weights, windows=shape.windows, normalisation=shape.normalisation)
     tables = {"node_table": node_table} | ({} if item_table is None else {"item_table": item_table})

@@ -16,6 +16,8 @@ SHAPES = {
     "small": Shape(),
     "one of each": Shape(windows=(1,), width=1, attention=1, mlp=(1, 1, 1)),
     "odd": Shape(windows=(2, 1, 4), width=9, attention=17, mlp=(13, 9, 3)),
+    "one layer": Shape(mlp=(11,)),
+    "five layers": Shape(windows=(2, 1), width=3, attention=5, mlp=(9, 8, 5, 3, 2)),
     "paper": PAPER,
 }
 NODES = [1, 2, 7, 8, 9, 17, 200, 321, 700]

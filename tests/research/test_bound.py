@@ -1,14 +1,16 @@
 """The terms of the bound from weights whose norms are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from beamtree.config import ModelSettings
 from beamtree.tree.build import plant
 from research.bound import Constants, LayerNorms, NetworkNorms, bound_terms, measure_norms
-from tests.small import Arrays
+from tests.small import Arrays, model_settings
 
-SETTINGS = ModelSettings(embedding_dim=1, windows=(2, 1), attention_hidden=2, layers=(2, 2, 2))
+SIZES: dict[str, Any] = {"embedding_dim": 1, "windows": (2, 1), "attention_hidden": 2, "layers": (2, 2, 2)}
+SETTINGS = model_settings(**SIZES)
 
 
 def weights() -> Arrays:
@@ -46,12 +48,12 @@ def test_a_table_of_its_own_and_batch_statistics() -> None:
             f"norm.{layer}.weight": np.array([2.0, 2.0]),
             f"norm.{layer}.running_var": np.full(2, 4.0 - 1e-5),
         }
-    norms = measure_norms(arrays, settings=SETTINGS.model_copy(update={"normalisation": "batch"}))
+    norms = measure_norms(arrays, settings=model_settings(**(SIZES | {"normalisation": "batch"})))
     assert norms.item_norm == 4.0
     assert [layer.largest_row for layer in norms.layers] == pytest.approx([6.0, 2.0, 2.0, 1.0])
     assert (
         "layer normalisation"
-        in measure_norms(weights(), settings=SETTINGS.model_copy(update={"normalisation": "layer"})).unbounded
+        in measure_norms(weights(), settings=model_settings(**(SIZES | {"normalisation": "layer"}))).unbounded
     )
 
 

@@ -36,7 +36,7 @@ def test_what_the_product_lists_is_here() -> None:
 def test_a_variant_is_fitted_by_the_products_worker(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_sample(tmp_path)
     monkeypatch.chdir(tmp_path)
-    training = {"most_instances": 100, "epochs": MAX_EPOCHS}
+    training = {"max_instances": 100, "epochs": MAX_EPOCHS}
     settings = Config.preset("small", data={"min_held_out": 5}, training=training).model_dump(mode="json")
     experiment = EXPERIMENTS[name]
     variant = experiment.variants[-1]

@@ -35,7 +35,7 @@ class NumpyScorer:
         """Scores (n,) of nodes (n,)."""
         scores = np.zeros(len(nodes), dtype=np.float32)
         if self._attention is not None:
-            history = requests.histories.take(slice(request, request + 1)).latest(self._settings.history_length)[0]
+            history = requests.histories.take(slice(request, request + 1)).latest(self._settings.attention_history)[0]
             scores += AttentionScores(self._attention, self._tree, settings=self._settings, history=history)(
                 level, nodes
             )
@@ -120,7 +120,7 @@ class AttentionScores:
     def _prepare(self, level: int) -> tuple[Float32Array, Float32Array, Float32Array]:
         """Bias (positions, hidden), attention matrix (positions * hidden, size), interest (positions, width)."""
         weights, size = self._weights, self._settings.embedding_dim
-        if self._settings.history_table == "separate":
+        if self._settings.network.history_table == "separate":
             history = weights["item_table"][self._items]
         else:
             rows = self._tree.item_ancestors(self._items, level) + self._tree.level_offsets[level]
@@ -146,16 +146,17 @@ class AttentionScores:
             weights["attention.output_slope"],
         )
         hidden = attention @ interest + vectors @ weights["mlp.0.weight"][:, -size:].T + weights["mlp.0.bias"]
-        for layer in range(3):
+        last = len(self._settings.layers)
+        for layer in range(last):
             if layer > 0:
                 hidden = hidden @ weights[f"mlp.{layer}.weight"].T + weights[f"mlp.{layer}.bias"]
             hidden = _prelu(self._normalise(hidden, layer), weights["mlp.slopes"][layer])
-        scores: Float32Array = hidden @ weights["mlp.3.weight"][0] + weights["mlp.3.bias"]
+        scores: Float32Array = hidden @ weights[f"mlp.{last}.weight"][0] + weights[f"mlp.{last}.bias"]
         return scores
 
     def _normalise(self, hidden: Float32Array, layer: int) -> Float32Array:
         weights, name = self._weights, f"norm.{layer}"
-        match self._settings.normalisation:
+        match self._settings.network.normalisation:
             case "none":
                 return hidden
             case "layer":

@@ -74,7 +74,7 @@ def some_histories(requests: int = 6, *, seed: int = 0, num_items: int = NUM_ITE
     embedding_dim=st.integers(1, 7),
     windows=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     attention_hidden=st.integers(1, 6),
-    layers=st.tuples(st.integers(4, 9), st.integers(4, 9), st.integers(4, 9)),
+    layers=st.lists(st.integers(4, 9), min_size=1, max_size=5),
     normalisation=st.sampled_from(["none", "layer", "batch"]),
     history_table=st.sampled_from(["shared", "separate"]),
     num_items=st.integers(1, 40),
@@ -85,11 +85,11 @@ def some_histories(requests: int = 6, *, seed: int = 0, num_items: int = NUM_ITE
 def test_an_exact_scan_gives_the_scores_of_the_plain_network(
     num_items: int, branching: int, vacant: int, seed: int, **sizes: Any
 ) -> None:
-    chosen = ModelSettings(**sizes)
+    chosen = model_settings(**sizes)
     tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
     model = stirred_model(chosen, tree, seed=seed)
     histories = random_histories(
-        3, length=chosen.history_length, num_items=num_items, generator=np.random.default_rng(seed)
+        3, length=chosen.attention_history, num_items=num_items, generator=np.random.default_rng(seed)
     )
     found = engine_over(weights_of(model), tree, settings=chosen).scan(asking(histories), k=num_items)
     assert found.items.dtype == np.int32

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 from beamtree.artefact import Artefact
-from beamtree.config import MemorySettings
 from beamtree.data.split import Spans
 from beamtree.errors import UnknownIdsError
 from beamtree.model.memory import Memory, MemoryWeights
@@ -29,7 +28,7 @@ def artefact() -> Artefact:
     """Five items; 101 followed 100 three times and 103 once, 102 followed 100 once. Only the next item counts."""
     sequences = sequences_of([[0, 1], [0, 1], [0, 1], [3, 1], [0, 2]])
     spans = Spans(np.arange(5, dtype=np.int32), sequences.offsets[:-1], sequences.offsets[1:])
-    counted = Memory.count(sequences, spans, num_items=5, settings=MemorySettings(window=1))
+    counted = Memory.count(sequences, spans, num_items=5, window=1)
     weights = MemoryWeights(transitions=WEIGHT, repeats=0.0, popularity=0.0, fade=0.5)
     plain = random_artefact(5)
     memory = replace(counted, weights=weights, gates=(1.0,) * plain.tree.height + (GATE,))

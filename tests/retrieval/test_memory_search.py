@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beamtree import native
-from beamtree.config import Config, MemorySettings
+from beamtree.config import Config
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.split import Spans
 from beamtree.model.memory import Memory, MemoryWeights
@@ -28,7 +28,7 @@ def random_memory(num_items: int, *, seed: int, weights: MemoryWeights, follower
     lists = [generator.integers(0, num_items, size=generator.integers(0, 40)).tolist() for _ in range(30)]
     sequences = sequences_of(lists)
     spans = Spans(np.arange(30, dtype=np.int32), sequences.offsets[:-1], sequences.offsets[1:])
-    counted = Memory.count(sequences, spans, num_items=num_items, settings=MemorySettings(followers=followers))
+    counted = Memory.count(sequences, spans, num_items=num_items, followers=followers)
     return counted.weighed(weights)
 
 
@@ -145,9 +145,7 @@ def test_seen_items_do_not_lead_the_beam_astray() -> None:
     tree = ItemTree(2, np.arange(8, dtype=np.int32))
     sequences = sequences_of([[0, 1]] * 9 + [[0, 6]])
     spans = Spans(np.arange(10, dtype=np.int32), sequences.offsets[:-1], sequences.offsets[1:])
-    memory = Memory.count(sequences, spans, num_items=8, settings=MemorySettings()).weighed(
-        MemoryWeights(1.0, 0.0, 0.0)
-    )
+    memory = Memory.count(sequences, spans, num_items=8).weighed(MemoryWeights(1.0, 0.0, 0.0))
     engine = Engine(build_scorer(named(memory), tree, config=Config()), tree)
     asked = Requests(Histories.of_lists([[0]]), excluded=sequences_of([[0, 1]]))
     found = engine.search(asked, k=1, beam_width=1)

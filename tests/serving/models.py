@@ -8,7 +8,7 @@ import numpy.typing as npt
 import polars as pl
 
 from beamtree.artefact import Artefact, save_artefact
-from beamtree.config import Config, MemorySettings, ModelSettings
+from beamtree.config import Config, ModelSettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.model.memory import Memory
@@ -16,8 +16,9 @@ from beamtree.tree.build import plant, random_order
 from beamtree.tree.item_tree import ItemTree
 
 TINY: dict[str, dict[str, Any]] = {
-    "model": {"embedding_dim": 4, "windows": [4, 2, 1], "attention_hidden": 3, "layers": [8, 6, 4]},
-    "data": {"min_held_out": 2, "shuffle_ties": False},
+    "model": {"embedding_dim": 4, "layers": [8, 6, 4], "network": {"windows": [4, 2, 1], "attention_hidden": 3}},
+    "data": {"min_held_out": 2},
+    "decided": {"shuffle_ties": False},
     "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 
@@ -26,7 +27,7 @@ def random_weights(
     settings: ModelSettings, tree: ItemTree, *, generator: np.random.Generator
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Every array of a network, drawn at random."""
-    size, hidden, windows = settings.embedding_dim, settings.attention_hidden, len(settings.windows)
+    size, hidden, windows = settings.embedding_dim, settings.network.attention_hidden, len(settings.windows)
     widths = [windows * size + size, *settings.layers, 1]
     shapes: dict[str, tuple[int, ...]] = {
         "node_table": (tree.num_nodes, size),
@@ -38,7 +39,7 @@ def random_weights(
         "attention.output_slope": (1,),
         "mlp.slopes": (3,),
     }
-    if settings.history_table == "separate":
+    if settings.network.history_table == "separate":
         shapes["item_table"] = (tree.num_items, size)
     for layer in range(4):
         shapes[f"mlp.{layer}.weight"] = (widths[layer + 1], widths[layer])
@@ -77,7 +78,7 @@ def random_memory(num_items: int, *, generator: np.random.Generator) -> dict[str
         Sequences(items, offsets),
         Spans(users, offsets[:-1], offsets[1:]),
         num_items=num_items,
-        settings=MemorySettings(window=3),
+        window=3,
     )
     return {f"memory/{name}": array for name, array in memory.arrays().items()}
 

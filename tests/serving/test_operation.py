@@ -23,8 +23,9 @@ UNFINISHED = (
     b'POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"history"'
 )
 SLOW_SETTINGS: dict[str, dict[str, Any]] = {
-    "model": {"embedding_dim": 16, "windows": [40, 20, 9], "attention_hidden": 36, "layers": [64, 32, 16]},
-    "data": {"min_held_out": 2, "shuffle_ties": False},
+    "model": {"embedding_dim": 16, "network": {"windows": [40, 20, 9], "attention_hidden": 36}},
+    "data": {"min_held_out": 2},
+    "decided": {"shuffle_ties": False},
     "retrieval": {"beam_width": 8, "exclude_seen": True},
 }
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from beamtree.config import EstimatorSettings
 from beamtree.data.split import split_none
 from beamtree.model.next_item import NextItemModel
 from beamtree.training.estimate import EstimatorRun, TrainedEstimator, load_or_train_estimator
@@ -18,9 +17,10 @@ from beamtree.training.estimator_store import EstimatorStore, estimator_key
 from beamtree.training.events import EstimatorAwaited, Event, Validated
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.module_arrays import module_arrays
+from tests.small import encoder_settings
 from tests.training.runs import RING
 
-SETTINGS = EstimatorSettings(width=8, layers=1, heads=1, epochs=3, batch_positions=16, validations=3)
+SETTINGS = encoder_settings(width=8, layers=1, epochs=3, batch_positions=16, validations=3)
 
 
 def store_in(directory: Path) -> EstimatorStore:

@@ -29,14 +29,14 @@ FEATURES = "features"
 
 
 def fit(method: str, work: Path, out: Path, *, steps: int, cities: tuple[str, str] = ("Oslo", "Rome")) -> None:
-    estimator: dict[str, Any] = {"width": 4, "layers": 1, "heads": 1, "epochs": 1}
+    estimator: dict[str, Any] = {"width": 4, "layers": 1, "epochs": 1}
     if method == FEATURES:
         learner = ESTIMATOR
         config = small_config(
             model={"parts": ["tower", "memory"]},
-            log={"context_features": {"device": "category"}},
+            log={"features": {"context.device": "category"}},
             training={"checkpoint_minutes": 0},
-            estimator={**estimator, "epochs": 2, "batch_positions": 32, "history_length": 5},
+            estimator={**estimator, "epochs": 2, "batch_positions": 32},
         )
         dataset, config = _with_features(config, cities=cities)
     else:

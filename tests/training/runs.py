@@ -14,7 +14,7 @@ from beamtree.training.instances import Batch, TrainingInstances
 from beamtree.training.learner import Learner, TorchLearner
 from beamtree.training.negatives import UniformNegatives, same_on_every_level
 from beamtree.tree.item_tree import ItemTree
-from tests.small import fresh_attention, model_settings, random_tree, score_of, sequences_of
+from tests.small import fresh_attention, model_settings, nested, random_tree, score_of, sequences_of
 
 RING = sequences_of([[(start + step) % 8 for step in range(6)] for start in range(8)])
 
@@ -24,7 +24,6 @@ def training_settings(**changes: Any) -> TrainingSettings:
     base: dict[str, Any] = {
         "method": "dtr-u",
         "target_horizon": 1,
-        "targets_per_history": 1,
         "negatives": 3,
         "batch_size": 8,
         "epochs": 2.4,
@@ -34,7 +33,7 @@ def training_settings(**changes: Any) -> TrainingSettings:
         "checkpoint_minutes": 1000.0,
         "seed": 3,
     }
-    return TrainingSettings.model_validate(base | changes)
+    return TrainingSettings.model_validate(nested({"training": base | changes})["training"])
 
 
 def batch_of(targets: npt.ArrayLike, *, history_item: int = -1) -> Batch:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.config import Config, EstimatorSettings
+from beamtree.config import Config
 from beamtree.data.split import split_none
 from beamtree.errors import InputError
 from beamtree.fitting.computation import build_learner, learning_device
@@ -20,7 +20,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch
 from beamtree.training.learner import TorchLearner
 from beamtree.training.relearn import Stage
-from tests.small import assert_same_bytes, random_histories, random_tree
+from tests.small import assert_same_bytes, encoder_settings, nested, random_histories, random_tree
 from tests.training.runs import RING, batch_from, take_step
 from tests.training.two_places import HostTensor, two_places
 
@@ -38,9 +38,8 @@ def learner_of(monkeypatch: pytest.MonkeyPatch, **changes: dict[str, Any]) -> To
     """In torch, as on a device that the kernels do not know."""
     monkeypatch.setattr("beamtree.fitting.computation.kernels_attention", lambda _: None)
     model = {"windows": [3, 2], "layers": [8, 6, 4], "dropout": 0.1, "normalisation": "batch"}
-    config = Config.preset(
-        "default", model=model | changes.get("model", {}), training={"negatives": 4} | changes.get("training", {})
-    )
+    training = {"negatives": 4} | changes.get("training", {})
+    config = Config.resolve(nested({"model": model | changes.get("model", {}), "training": training}))
     learner = build_learner(build_score(config, TREE, seed=0), config=config)
     assert isinstance(learner, TorchLearner)
     return learner
@@ -81,7 +80,7 @@ def test_scores_for_relearning_come_from_the_device(monkeypatch: pytest.MonkeyPa
 def test_the_estimator_learns_on_the_device(
     negatives: Literal["all"] | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = EstimatorSettings(width=8, heads=2, epochs=3, batch_positions=16, negatives=negatives)
+    settings = encoder_settings(width=8, epochs=3, batch_positions=16, negatives=negatives)
     asked = np.array([[0, 1, 2, 3], [-1, -1, 4, 5]], dtype=np.int32)
     drawn = np.array([1, 4, 6])
     monkeypatch.setattr(

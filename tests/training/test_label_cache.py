@@ -5,7 +5,6 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from beamtree.config import EstimatorSettings
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.model.next_item import NextItemModel
@@ -16,6 +15,7 @@ from beamtree.training.labelled import RectifiedInstances
 from beamtree.training.labels import Labels, RectifiedLabels
 from beamtree.tree.build import plant
 from research.labels import NormalisedLabels, SoftLabels
+from tests.small import encoder_settings
 
 ITEMS = 50
 
@@ -49,7 +49,7 @@ def test_an_instance_is_asked_for_once_and_always_in_blocks_of_one_size() -> Non
 @pytest.mark.parametrize("history_length", [6, 69])
 def test_labels_do_not_depend_on_the_company_they_are_computed_in(history_length: int) -> None:
     estimator = NextItemModel(
-        EstimatorSettings(width=16, heads=2),
+        encoder_settings(width=16),
         num_items=ITEMS,
         history_length=history_length,
         generator=torch.Generator().manual_seed(0),

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from beamtree.config import ModelSettings, TrainingSettings
+from beamtree.config import TrainingSettings
 from beamtree.errors import DivergedError
 from beamtree.model.score import attention_alone
 from beamtree.training.instances import Batch
@@ -57,9 +57,7 @@ def dense_gradients(
 @pytest.mark.parametrize("normalisation", ["none", "layer", "batch"])
 def test_gradients_equal_those_of_one_dense_pass(history_table: str, normalisation: str, is_weighted: bool) -> None:
     settings = training_settings(weight_decay=0.0, optimiser="adam", clip_norm=1e9)
-    sizes = ModelSettings.model_validate(
-        model_settings().model_dump() | {"history_table": history_table, "normalisation": normalisation}
-    )
+    sizes = model_settings(history_table=history_table, normalisation=normalisation)
     tree = random_tree(11, branching=2, seed=2, num_leaves=14)
     batch = batch_from(
         random_histories(6, length=5, num_items=11, generator=np.random.default_rng(0)),

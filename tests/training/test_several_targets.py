@@ -8,7 +8,6 @@ from beamtree.config import Config
 from beamtree.data.requests import Histories
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
-from beamtree.errors import SettingsError
 from beamtree.fitting.computation import build_learner
 from beamtree.model.score import build_score
 from beamtree.training.horizon import TargetHorizon
@@ -75,8 +74,8 @@ def test_an_instance_without_a_target_is_left_out() -> None:
 def test_kernels_and_torch_learn_the_same_from_whole_levels() -> None:
     config = Config.preset(
         "small",
-        model={"windows": [2, 1], "attention_hidden": 4, "layers": [8, 6, 4], "embedding_dim": 6},
-        training={"negatives": 64, "target_horizon": 3, "targets_per_history": 3},
+        model={"layers": [8, 6, 4], "embedding_dim": 6, "network": {"windows": [2, 1], "attention_hidden": 4}},
+        training={"negatives": 64, "target_horizon": 3},
     )
     tree = plant(np.random.default_rng(0).permutation(20).astype(np.int32), branching=2)
     histories = np.array([[1, 2, 3], [-1, 4, 5], [-1, -1, -1]], dtype=np.int32)
@@ -94,8 +93,3 @@ def test_kernels_and_torch_learn_the_same_from_whole_levels() -> None:
     )
     name = "attention/node_table"
     np.testing.assert_allclose(fast.model_arrays()[name], plain.model_arrays()[name], atol=1e-4, rtol=1e-4)
-
-
-def test_more_targets_than_the_horizon_holds_are_refused() -> None:
-    with pytest.raises(SettingsError, match="raise the horizon, or take fewer"):
-        Config.preset("small", training={"target_horizon": 2, "targets_per_history": 3})

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from beamtree.config import Config, EstimatorSettings, TrainingSettings
+from beamtree.config import Config, TrainingSettings
 from beamtree.data.split import split_none
 from beamtree.errors import ArtefactError, DivergedError, InterruptedTraining
 from beamtree.model.next_item import NextItemModel
@@ -24,7 +24,7 @@ from beamtree.training.schedule import Schedule, estimator_schedule, model_sched
 from beamtree.training.trainer import CheckpointPlan, Instances, Progress, Trainer
 from beamtree.training.windows import TrainingWindows
 from beamtree.types import AnyArray
-from tests.small import assert_same_bytes, model_settings
+from tests.small import assert_same_bytes, encoder_settings, model_settings
 from tests.training.linear import TRUTH, LinearInstances, LinearLearner
 from tests.training.runs import RING, ring_instances, torch_learner, training_settings
 
@@ -72,7 +72,7 @@ def plan_for(
     directory: Path, settings: TrainingSettings, *, resume: bool = False, data: str = "ring"
 ) -> CheckpointPlan:
     identity = Identity.of(Config(training=settings), data_fingerprint=data)
-    return CheckpointPlan(directory, identity, resume=resume, minutes=settings.checkpoint_minutes)
+    return CheckpointPlan(directory, identity, resume=resume, minutes=settings.schedule.checkpoint_minutes)
 
 
 def run(
@@ -295,8 +295,8 @@ def tree_case(**changes: Any) -> Case:
 
 
 def sasrec_case(**changes: Any) -> Case:
-    given = {"width": 8, "heads": 2, "dropout": 0.2, "epochs": 4, "batch_positions": 18, "learning_rate": 0.01}
-    settings = EstimatorSettings.model_validate(given | changes)
+    given = {"width": 8, "dropout": 0.2, "epochs": 4, "batch_positions": 18, "learning_rate": 0.01}
+    settings = encoder_settings(**(given | changes))
     windows = TrainingWindows.cut(RING, split_none(RING), length=3)
 
     def learner() -> Learner:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from beamtree import native
-from beamtree.config import Config, EstimatorSettings
+from beamtree.config import Config
 from beamtree.data.requests import Histories
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import split_none
@@ -24,6 +24,7 @@ from beamtree.training.negatives import UniformNegatives
 from beamtree.training.windows import TrainingWindows
 from beamtree.tree.build import plant
 from beamtree.types import NOTHING
+from tests.small import encoder_settings
 
 
 def sequences_of(*weights: list[float]) -> Sequences:
@@ -90,7 +91,7 @@ def test_windows_share_positions_by_weight_and_end_with_the_last_target() -> Non
 
 def test_the_encoder_learns_each_target_by_its_weight() -> None:
     """Where one target alone has weight, three positions of five come before it, and count 1 on average."""
-    settings = EstimatorSettings(width=4, layers=1, heads=1, dropout=0.0, negatives="all")
+    settings = encoder_settings(width=4, layers=1, dropout=0.0, negatives="all")
     encoder = NextItemModel(settings, num_items=8, history_length=5, generator=torch.Generator().manual_seed(1))
     proposal = Proposal(np.full(8, 1 / 8))
     weighed = sequences_of([0, 0, 0, 2, 0, 0])
@@ -120,8 +121,12 @@ def test_attention_learns_each_instance_by_its_weight(kind: str) -> None:
     tree = plant(np.arange(8), branching=2)
     config = Config.resolve(
         {
-            "model": {"parts": ["attention"], "embedding_dim": 4, "windows": [2, 1], "attention_hidden": 3},
-            "training": {"method": "dtr-u", "negatives": 100, "targets_per_history": 1, "target_horizon": 1},
+            "model": {
+                "parts": ["attention"],
+                "embedding_dim": 4,
+                "network": {"windows": [2, 1], "attention_hidden": 3},
+            },
+            "training": {"method": "dtr-u", "negatives": 100, "target_horizon": 1},
         }
     )
     score = build_score(config, tree, seed=3)

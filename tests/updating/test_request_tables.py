@@ -28,7 +28,7 @@ def log_of(*, first_time: int, devices: tuple[Any, Any] = ("phone", "tablet"), u
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = small_config(model={"parts": ("memory",)}, log={"context_features": {"device": "category"}})
+    config = small_config(model={"parts": ("memory",)}, log={"features": {"context.device": "category"}})
     model = DeepTreeRetriever(config).fit(log_of(first_time=0), users=USERS, progress=False)
     place = tmp_path_factory.mktemp("models") / "shop"
     model.save(place)
@@ -83,8 +83,8 @@ def test_new_rows_without_the_column_have_no_context_and_values_of_another_type_
 
 
 def test_settings_of_a_table_that_is_not_given_are_refused() -> None:
-    config = small_config(model={"parts": ("memory",)}, log={"user_features": {"city": "category"}})
-    with pytest.raises(SettingsError, match=r"log.user_features names columns of a user table"):
+    config = small_config(model={"parts": ("memory",)}, log={"features": {"users.city": "category"}})
+    with pytest.raises(SettingsError, match=r"log.features names columns of a user table"):
         DeepTreeRetriever(config).fit(log_of(first_time=0), progress=False)
     plain = DeepTreeRetriever(small_config(model={"parts": ("memory",)})).fit(log_of(first_time=0), progress=False)
     with pytest.raises(DataError, match="fitted without a user table"):

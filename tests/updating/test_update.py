@@ -29,10 +29,8 @@ from tests.small import assert_same_bytes, small_config, two_group_log
 ENCODER: dict[str, Any] = {
     "width": 8,
     "layers": 1,
-    "heads": 2,
     "epochs": 3,
     "dropout": 0.0,
-    "history_length": 6,
     "batch_positions": 60,
 }
 OLD = two_group_log(users_per_group=60, items_per_group=25)

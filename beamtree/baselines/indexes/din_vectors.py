@@ -50,4 +50,4 @@ def din_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> MeanOfHist
     vectors = np.ascontiguousarray(din.item_vectors(network), dtype=np.float32)
     counts = count_items(dataset.sequences.items, split.train, num_items=len(dataset.items))
     mean = counts.astype(np.float32) @ vectors / np.float32(max(1, counts.sum()))
-    return MeanOfHistory(vectors, network.settings.history_length, mean)
+    return MeanOfHistory(vectors, network.settings.attention_history, mean)

@@ -15,7 +15,7 @@ from beamtree.baselines.neural.learning import learn
 from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, Recipe
 from beamtree.baselines.neural.task import Task, svd_vectors, warm_start_of
 from beamtree.baselines.protocol import Budget
-from beamtree.config import Config, ModelSettings
+from beamtree.config import Config, ModelSettings, NetworkSpec
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ExactScan
@@ -102,10 +102,10 @@ def _network_config(settings: DinSettings, config: Config) -> Config:
     model = ModelSettings(
         parts=(ATTENTION,),
         embedding_dim=settings.width,
-        windows=settings.windows,
-        attention_hidden=settings.attention_hidden,
         layers=settings.layers,
-        history_table="shared",
+        network=NetworkSpec(
+            windows=settings.windows, attention_hidden=settings.attention_hidden, history_table="shared"
+        ),
     )
     training = config.training.model_copy(update={"method": "dtr-u", "negatives": settings.negatives})
     return config.model_copy(update={"model": model, "training": training})

@@ -161,7 +161,7 @@ class _Training:
         recipe, budget, num_instances = self.settings.recipe, self.budget, len(task.instances)
         plan = None
         if self.directory is not None:
-            minutes = budget.config.training.checkpoint_minutes
+            minutes = budget.config.training.schedule.checkpoint_minutes
             plan = CheckpointPlan(self.directory / name.replace(" ", "-"), self.identity, resume=True, minutes=minutes)
         return Trainer(
             name,

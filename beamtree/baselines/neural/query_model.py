@@ -19,7 +19,7 @@ from beamtree.baselines.neural.recipe import Recipe
 from beamtree.baselines.neural.task import Task, parts_of, svd_vectors, warm_start_of
 from beamtree.baselines.popularity import popular_items
 from beamtree.baselines.protocol import Budget
-from beamtree.config import EstimatorSettings
+from beamtree.config import EncoderRecipe, EstimatorSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
@@ -63,7 +63,7 @@ class QuerySettings:
 
     def negatives_of(self, num_items: int) -> int | None:
         """Sampled-softmax negatives per step; None: all items are scored."""
-        return EstimatorSettings(negatives=self.negatives).negatives_of(num_items)
+        return EstimatorSettings(recipe=EncoderRecipe(negatives=self.negatives)).negatives_of(num_items)
 
 
 class QueryModel(nn.Module):

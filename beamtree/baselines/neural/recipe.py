@@ -12,7 +12,7 @@ from beamtree.training.schedule import Decay
 class Recipe:
     """How a network learns.
 
-    history_length: latest items that are read; None = as many as estimator.history_length says.
+    history_length: latest items that are read; None = as many the encoder of the score reads.
     targets: so many interactions after a history are its targets, all at once; 1 = the very next.
     embedding_init: item vectors start at random, or from a truncated SVD of the user-item matrix.
     learning_rates: peaks to choose from by short trials, judged on validation users; the first one without these.
@@ -32,7 +32,7 @@ class Recipe:
 
     def read_length(self, config: Config) -> int:
         """Latest items that are read under these settings."""
-        return config.estimator.decided_history_length if self.history_length is None else self.history_length
+        return config.encoder_history if self.history_length is None else self.history_length
 
     def horizon(self, *, seed: int) -> TargetHorizon:
         """Which interactions are targets."""

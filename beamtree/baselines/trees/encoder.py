@@ -23,9 +23,9 @@ def train_encoder(run: TreeRun) -> NextItemModel:
         config = with_positions(config, int(kept.read_text(encoding="utf-8")))
     elif run.seconds_left is not None:
         config = with_positions_for(run.dataset, run.split, config=config, seconds=ENCODER_SHARE * run.seconds_left)
-        if kept is not None and config.estimator.most_positions is not None:
+        if kept is not None and config.estimator.max_positions is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(kept, f"{config.estimator.most_positions}\n")
+            replace_text(kept, f"{config.estimator.max_positions}\n")
     return train_estimator(
         run.dataset,
         run.split,

@@ -90,7 +90,7 @@ def _train(
     changes = {
         "learning_rate": LEARNING_RATE,
         "epochs": MAX_EPOCHS,
-        "most_instances": plan.steps * run.batch_size,
+        "max_instances": plan.steps * run.batch_size,
         "seed": seed,
     }
     settings, instances = run.config.training.model_copy(update=changes), run.instances.with_seed(seed)

@@ -148,7 +148,7 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
     changes: dict[str, Any] = {
         "learning_rate": rate,
         "epochs": MAX_EPOCHS,
-        "most_instances": plan.steps * run.batch_size,
+        "max_instances": plan.steps * run.batch_size,
         "seed": seed,
     }
     config = run.config.model_copy(update={"training": run.config.training.model_copy(update=changes)})
@@ -157,7 +157,7 @@ def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: fl
     checkpoints = None
     if run.directory is not None:
         directory = run.directory / f"round-{rounds.round}-rate-{rate:g}"
-        minutes = config.training.checkpoint_minutes
+        minutes = config.training.schedule.checkpoint_minutes
         checkpoints = CheckpointPlan(directory, run.identity, resume=True, minutes=minutes)
 
     def validate() -> Mapping[str, float]:

@@ -74,7 +74,7 @@ class NodeScores:
         self._attention = attention
         self._read = _read_rows(score)
         self._dropout = dropout
-        self._histories: Int32Array = requests.histories.latest(attention.settings.history_length)
+        self._histories: Int32Array = requests.histories.latest(attention.settings.attention_history)
 
     def __call__(self, levels: Sequence[int], nodes: Tensor) -> Tensor:
         """Scores (levels, requests, columns) of nodes numbered over the whole tree, -inf where there is none (-1)."""

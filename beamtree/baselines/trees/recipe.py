@@ -13,11 +13,13 @@ they would be shorter than `min_round_steps`.
 from dataclasses import dataclass
 from typing import Literal
 
-from beamtree.config import PRESETS, Config, ModelSettings, TreeSettings
+from beamtree.config import PRESETS, PUBLISHED_NETWORK, Config, ModelSettings, TreeSettings
 from beamtree.data.dataset import Dataset
 from beamtree.tree.item_tree import tree_height
 
-PUBLISHED_SIZES = ModelSettings(**{**PRESETS["paper"]["model"], "normalisation": "none"})
+PUBLISHED_SIZES = ModelSettings.model_validate(
+    {**PRESETS["paper"]["model"], "network": PUBLISHED_NETWORK.model_copy(update={"normalisation": "none"})}
+)
 """DIN as published, without batch normalisation."""
 
 
@@ -27,10 +29,10 @@ class Recipe:
 
     sizes: of DIN; `history_table` is each system's own. branching: children of a node. order: of the first tree's
     leaves; None = by category, where items have one. negatives: of DTR, on each level of a binary tree; a tree with
-    more branches, and fewer levels, has as many in all. target_horizon, targets_per_history: as in the section
-    `training`. warm_start: embeddings begin at a truncated SVD of the user-item matrix, and the tree clusters them.
-    learning_rates: each is tried in the first round. min_round_steps: what a round has at least, unless there are only
-    two. validations, validation_users: how often in each round, and how many users at most.
+    more branches, and fewer levels, has as many in all. target_horizon: as in `training.target_horizon`. warm_start:
+    embeddings begin at a truncated SVD of the user-item matrix, and the tree clusters them. learning_rates: each is
+    tried in the first round. min_round_steps: what a round has at least, unless there are only two. validations,
+    validation_users: how often in each round, and how many users at most.
     """
 
     sizes: ModelSettings = PUBLISHED_SIZES
@@ -39,7 +41,6 @@ class Recipe:
     negatives: int = 70
     batch_size: int = 100
     target_horizon: int = 1
-    targets_per_history: int = 1
     warm_start: bool = False
     learning_rates: tuple[float, ...] = (1e-2, 3e-3)
     warmup_steps: int = 200
@@ -55,14 +56,22 @@ PUBLISHED = Recipe()
 def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_table: str) -> Config:
     """The settings of a tree system: the recipe's, with the comparison's protocol, seed, estimator and retrieval.
 
-    history_table: as in `model.history_table`.
+    history_table: as in `NetworkSpec`.
     """
     has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
     usual_order = "category" if has_categories and not recipe.warm_start else "clustering"
-    sizes = {
-        "parts": ("attention",),
+    network = {
         "history_table": history_table,
-        "first_vectors": "cooccurrence" if recipe.warm_start else "random",
+        "embedding_init": "cooccurrence" if recipe.warm_start else "random",
+    }
+    schedule = {
+        "optimiser": "adamw",
+        "weight_decay": 1e-4,
+        "warmup_steps": recipe.warmup_steps,
+        "decay": "cosine",
+        "validations": recipe.validations,
+        "validation_users": min(recipe.validation_users, base.training.schedule.validation_users),
+        "patience": recipe.validations + 1,
     }
     training = {
         "method": "dtr-u",
@@ -70,14 +79,7 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
         "negatives": _negatives_per_level(recipe, len(dataset.items)),
         "batch_size": recipe.batch_size,
         "target_horizon": recipe.target_horizon,
-        "targets_per_history": recipe.targets_per_history,
-        "optimiser": "adamw",
-        "weight_decay": 1e-4,
-        "warmup_steps": recipe.warmup_steps,
-        "decay": "cosine",
-        "validations": recipe.validations,
-        "validation_users": min(recipe.validation_users, base.training.validation_users),
-        "patience": recipe.validations + 1,
+        "schedule": base.training.schedule.model_copy(update=schedule),
     }
     return base.model_copy(
         update={
@@ -86,7 +88,9 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
                 order=recipe.order or usual_order,
                 placement="published",
             ),
-            "model": recipe.sizes.model_copy(update=sizes),
+            "model": recipe.sizes.model_copy(
+                update={"parts": ("attention",), "network": recipe.sizes.network.model_copy(update=network)}
+            ),
             "training": base.training.model_copy(update=training),
         }
     )

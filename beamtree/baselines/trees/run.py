@@ -73,8 +73,8 @@ class TreeRun:
         """Steps of all rounds together that the comparison's epochs and instances allow."""
         training = self.budget.config.training
         instances = round(training.epochs * len(self.instances))
-        if training.most_instances is not None:
-            instances = min(instances, training.most_instances)
+        if training.max_instances is not None:
+            instances = min(instances, training.max_instances)
         return max(1, instances // self.batch_size)
 
     @cached_property
@@ -101,8 +101,8 @@ def part_of(budget: Budget, share: float) -> Budget:
     """A share of the instances, and of the seconds that are left now, for one of several stages."""
     training = budget.config.training
     changes: dict[str, float] = {"epochs": share * training.epochs}
-    if training.most_instances is not None:
-        changes["most_instances"] = max(1, round(share * training.most_instances))
+    if training.max_instances is not None:
+        changes["max_instances"] = max(1, round(share * training.max_instances))
     seconds = None
     if budget.seconds is not None:
         passed = time.monotonic() - budget.started

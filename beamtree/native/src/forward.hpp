@@ -29,10 +29,10 @@ struct NodeBlock {
     Buffer<T> t;               // (history, stride): attention before its last PReLU
     Buffer<std::uint8_t> bits; // (history, h, bits_stride): signs of the hidden layer, one byte per vector
     index_t bits_stride = 0;
-    Buffer<T> hat[3];          // normalised values before gain and offset
-    Buffer<T> inverse[3];      // (padded,) 1 / standard deviation
-    Buffer<T> pre[3];          // before the PReLU
-    Buffer<T> out[3];          // after it
+    std::vector<Buffer<T>> hat;      // (layers,) normalised values before gain and offset
+    std::vector<Buffer<T>> inverse;  // (layers,) of (padded,) 1 / standard deviation
+    std::vector<Buffer<T>> pre;      // (layers,) before the PReLU
+    std::vector<Buffer<T>> out;      // (layers,) after it
     Buffer<T> score;           // (padded,)
     Buffer<T> packed;          // (d, h) weights of the history row at work, see AttendRow
 
@@ -42,6 +42,8 @@ struct NodeBlock {
         stride = row_stride<T>(padded);
         w.stride = net.dp;
         w.values.resize(padded * net.dp + 2 * lanes<T>);
+        for (std::vector<Buffer<T>>* buffers : {&hat, &inverse, &pre, &out})
+            if (buffers->size() < net.layers) *buffers = std::vector<Buffer<T>>(net.layers);
     }
 
     // rows: (nodes,) rows of the table.
@@ -245,14 +247,13 @@ template <bool keep, class T>
 void score(const Network<T>& net, const History<T>& history, NodeBlock<T>& block, const Dropout& dropout = {},
            index_t row = 0) {
     const index_t stride = block.stride, padded = block.padded;
-    const Matrix<T>* weights[3] = {&history.g, &net.w2_t, &net.w3_t};
     const T* input = block.y0.data();
     index_t inputs = history.count + net.d;
-    for (int layer = 0; layer < 3; ++layer) {
+    for (std::size_t layer = 0; layer < net.layers; ++layer) {
         const index_t units = net.m[layer];
+        const Matrix<T>& weights = layer == 0 ? history.g : net.upper_t[layer];
         T* x = block.pre[layer].resize(units * stride + 2 * lanes<T>);
-        multiply<Layout::by_depth, Start::row_bias>(x, stride, weights[layer]->row(0), weights[layer]->stride, input, stride,
-                                                    units, inputs, padded, net.bias[layer].data());
+        multiply<Layout::by_depth, Start::row_bias>(x, stride, weights.row(0), weights.stride, input, stride, units, inputs, padded, net.bias[layer].data());
         const bool normalised = net.sizes.normalisation == Normalisation::layer;
         if (normalised) {
             standardise(x, units, stride, padded, block.inverse[layer].resize(padded));
@@ -278,8 +279,8 @@ void score(const Network<T>& net, const History<T>& history, NodeBlock<T>& block
     }
     T* scores = block.score.resize(padded);
     for (index_t n = 0; n < padded; n += lanes<T>) {
-        Vec<T> sum = splat(net.bias4);
-        for (index_t i = 0; i < net.m[2]; ++i) sum += load(input + i * stride + n) * net.w4[i];
+        Vec<T> sum = splat(net.last_bias);
+        for (index_t i = 0; i < inputs; ++i) sum += load(input + i * stride + n) * net.output[i];
         store(scores + n, sum);
     }
 }

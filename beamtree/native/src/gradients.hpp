@@ -13,8 +13,9 @@ namespace beamtree {
 template <class T>
 struct RawGradients {
     T *hidden_weight, *hidden_bias, *hidden_slope, *output_weight, *output_bias, *output_slope;
-    T *mlp_weight[4], *mlp_bias[4], *mlp_slope;
-    T *norm_weight[3], *norm_bias[3];
+    std::vector<T*> mlp_weight, mlp_bias;    // (layers + 1,)
+    T* mlp_slope;                            // (layers,)
+    std::vector<T*> norm_weight, norm_bias;  // (layers,), or empty without normalisation
 };
 
 template <class T>
@@ -26,19 +27,16 @@ class Gradients {
     T* rectified_bias;                           // (h,)
     T *output_bias, *output_slope;               // (1,)
     T* w1;                                       // (m1, (windows + 1) * dp)
-    T *w2, *w3, *w4;                             // rows padded to whole vectors
-    T* bias[3];
-    T *bias4, *mlp_slope;
-    T *norm_weight[3], *norm_bias[3];
-    index_t w1_stride, w2_stride, w3_stride;
+    std::vector<T*> upper;                       // (layers,) of the hidden layers, rows padded to whole vectors; first: none
+    T *output, *last_bias, *mlp_slope;
+    std::vector<T*> bias, norm_weight, norm_bias;  // (layers,)
+    index_t w1_stride;
 
     explicit Gradients(const Network<T>& net) { restart(net); }
 
     // Starts anew for a network, on the same memory where it fits.
     void restart(const Network<T>& net) {
         w1_stride = (net.sizes.num_windows() + 1) * net.dp;
-        w2_stride = round_up(net.m[0], lanes<T>);
-        w3_stride = round_up(net.m[1], lanes<T>);
         place(net, nullptr);
         place(net, values_.zeroed(size_));
     }
@@ -82,13 +80,14 @@ class Gradients {
             for (index_t t = 0; t < parts; ++t)
                 for (index_t j = 0; j < net.d; ++j)
                     out.mlp_weight[0][(i * parts + t) * net.d + j] = w1[i * w1_stride + t * net.dp + j];
-        for (index_t i = 0; i < net.m[1]; ++i)
-            for (index_t j = 0; j < net.m[0]; ++j) out.mlp_weight[1][i * net.m[0] + j] = w2[i * w2_stride + j];
-        for (index_t i = 0; i < net.m[2]; ++i)
-            for (index_t j = 0; j < net.m[1]; ++j) out.mlp_weight[2][i * net.m[1] + j] = w3[i * w3_stride + j];
-        for (index_t i = 0; i < net.m[2]; ++i) out.mlp_weight[3][i] = w4[i];
-        out.mlp_bias[3][0] = *bias4;
-        for (int layer = 0; layer < 3; ++layer) {
+        for (std::size_t layer = 1; layer < net.layers; ++layer) {
+            const index_t inputs = net.m[layer - 1], stride = round_up(inputs, lanes<T>);
+            for (index_t i = 0; i < net.m[layer]; ++i)
+                for (index_t j = 0; j < inputs; ++j) out.mlp_weight[layer][i * inputs + j] = upper[layer][i * stride + j];
+        }
+        for (index_t i = 0; i < net.m[net.layers - 1]; ++i) out.mlp_weight[net.layers][i] = output[i];
+        out.mlp_bias[net.layers][0] = *last_bias;
+        for (std::size_t layer = 0; layer < net.layers; ++layer) {
             for (index_t i = 0; i < net.m[layer]; ++i) out.mlp_bias[layer][i] = bias[layer][i];
             out.mlp_slope[layer] = mlp_slope[layer];
             if (net.sizes.normalisation == Normalisation::layer)
@@ -122,12 +121,13 @@ class Gradients {
         output_bias = take(1);
         output_slope = take(1);
         w1 = take(net.m[0] * w1_stride);
-        w2 = take(net.m[1] * w2_stride);
-        w3 = take(net.m[2] * w3_stride);
-        w4 = take(net.m[2]);
-        bias4 = take(1);
-        mlp_slope = take(3);
-        for (int layer = 0; layer < 3; ++layer) {
+        for (std::vector<T*>* pointers : {&upper, &bias, &norm_weight, &norm_bias}) pointers->assign(net.layers, nullptr);
+        for (std::size_t layer = 1; layer < net.layers; ++layer)
+            upper[layer] = take(net.m[layer] * round_up(net.m[layer - 1], lanes<T>));
+        output = take(net.m[net.layers - 1]);
+        last_bias = take(1);
+        mlp_slope = take(static_cast<index_t>(net.layers));
+        for (std::size_t layer = 0; layer < net.layers; ++layer) {
             bias[layer] = take(net.m[layer]);
             norm_weight[layer] = take(net.m[layer]);
             norm_bias[layer] = take(net.m[layer]);

@@ -37,20 +37,21 @@ struct RawWeights {
     const T* output_weight;  // (h,)
     T output_bias;
     T output_slope;
-    const T* mlp_weight[4];  // (m1, windows*d + d), (m2, m1), (m3, m2), (m3,)
-    const T* mlp_bias[4];
-    T mlp_slope[3];
-    const T* norm_weight[3];  // null without normalisation
-    const T* norm_bias[3];
+    std::vector<const T*> mlp_weight;  // (m1, windows*d + d), (m2, m1), ..., (mL,)
+    std::vector<const T*> mlp_bias;
+    std::vector<T> mlp_slope;            // one for each hidden layer
+    std::vector<const T*> norm_weight;   // likewise; empty without normalisation
+    std::vector<const T*> norm_bias;
 };
 
 struct Sizes {
     index_t width = 0;               // d, of an embedding
     index_t attention = 0;           // h, hidden units of the attention unit
-    index_t mlp[3] = {0, 0, 0};      // units of the hidden layers
+    std::vector<index_t> mlp;        // units of the hidden layers, one or more
     std::vector<index_t> windows;    // history positions per window, oldest first
     Normalisation normalisation = Normalisation::none;
 
+    std::size_t layers() const { return mlp.size(); }
     index_t num_windows() const { return static_cast<index_t>(windows.size()); }
     index_t history() const {
         index_t sum = 0;
@@ -64,7 +65,8 @@ struct Network {
     Sizes sizes;
     index_t d = 0, dp = 0;         // embedding width, and padded to whole vectors
     index_t h = 0;                 // attention units
-    index_t m[3] = {0, 0, 0};      // units of the hidden layers
+    std::size_t layers = 0;        // hidden layers
+    std::vector<index_t> m;        // (layers,) their units
     std::vector<index_t> window_of;  // (K,) window of each history position
 
     // Attention, in the terms of the derivation above.
@@ -83,16 +85,18 @@ struct Network {
     // Perceptron. The first layer's input is [windows ; node], each dp wide.
     Matrix<T> w1;              // (m1, (windows + 1) * dp)
     Matrix<T> w1_t;            // ((windows + 1) * d, m1)
-    Matrix<T> w2, w2_t, w3, w3_t;
-    Buffer<T> w4, bias[3];
-    T bias4 = 0, mlp_slope[3] = {0, 0, 0};
-    Buffer<T> norm_weight[3], norm_bias[3];
+    std::vector<Matrix<T>> upper, upper_t;  // (layers,) of the hidden layers; the first is w1, and empty here
+    Buffer<T> output;                       // (m of the last,)
+    T last_bias = 0;
+    std::vector<T> mlp_slope;                                // (layers,)
+    std::vector<Buffer<T>> bias, norm_weight, norm_bias;     // (layers,)
 
     Network(const Sizes& shape, const RawWeights<T>& raw) : sizes(shape) {
         d = shape.width;
         dp = round_up(d, lanes<T>);
         h = shape.attention;
-        for (int i = 0; i < 3; ++i) m[i] = shape.mlp[i];
+        layers = shape.layers();
+        m = shape.mlp;
         for (index_t t = 0; t < shape.num_windows(); ++t)
             for (index_t i = 0; i < shape.windows[static_cast<std::size_t>(t)]; ++i) window_of.push_back(t);
         pack_attention(raw);
@@ -162,13 +166,15 @@ struct Network {
                     w1.row(i)[t * dp + j] = weight;
                     w1_t.row(t * d + j)[i] = weight;
                 }
-        pack_layer(w2, w2_t, raw.mlp_weight[1], m[1], m[0]);
-        pack_layer(w3, w3_t, raw.mlp_weight[2], m[2], m[1]);
-        copy(w4, raw.mlp_weight[3], m[2]);
-        bias4 = raw.mlp_bias[3][0];
-        for (int i = 0; i < 3; ++i) {
+        upper = std::vector<Matrix<T>>(layers);
+        upper_t = std::vector<Matrix<T>>(layers);
+        for (std::vector<Buffer<T>>* buffers : {&bias, &norm_weight, &norm_bias}) *buffers = std::vector<Buffer<T>>(layers);
+        for (std::size_t i = 1; i < layers; ++i) pack_layer(upper[i], upper_t[i], raw.mlp_weight[i], m[i], m[i - 1]);
+        copy(output, raw.mlp_weight[layers], m[layers - 1]);
+        last_bias = raw.mlp_bias[layers][0];
+        mlp_slope = raw.mlp_slope;
+        for (std::size_t i = 0; i < layers; ++i) {
             copy(bias[i], raw.mlp_bias[i], m[i]);
-            mlp_slope[i] = raw.mlp_slope[i];
             if (sizes.normalisation == Normalisation::layer) {
                 copy(norm_weight[i], raw.norm_weight[i], m[i]);
                 copy(norm_bias[i], raw.norm_bias[i], m[i]);

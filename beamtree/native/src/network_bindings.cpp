@@ -11,12 +11,12 @@ namespace {
 
 Sizes sizes_of(const std::vector<index_t>& windows, index_t width, index_t attention, const std::vector<index_t>& mlp,
                bool layer_norm) {
-    require(width > 0 && attention > 0 && mlp.size() == 3 && !windows.empty(), "sizes: expected positive sizes, three layers");
+    require(width > 0 && attention > 0 && !mlp.empty() && !windows.empty(), "sizes: expected positive sizes, and a layer or more");
     for (index_t size : windows) require(size > 0, "windows: expected positive sizes");
     for (index_t size : mlp) require(size > 0, "mlp: expected positive sizes");
     return Sizes{.width = width,
                  .attention = attention,
-                 .mlp = {mlp[0], mlp[1], mlp[2]},
+                 .mlp = mlp,
                  .windows = windows,
                  .normalisation = layer_norm ? Normalisation::layer : Normalisation::none};
 }

@@ -17,7 +17,7 @@ class PerceptronBackward {
     }
 
    private:
-    Buffer<T> d_layer_[3];                  // (units, stride)
+    std::vector<Buffer<T>> d_layer_;        // (layers,) of (units, stride)
     Matrix<T> transposed_;                  // (padded, units)
     Matrix<T> d_g_;                         // (history, m1)
     Matrix<T> gathered_, taken_, vectors_;  // (occurrences of a window, ...)
@@ -31,32 +31,31 @@ class PerceptronBackward {
     void hidden_layers(const Network<T>& net, const NodeBlock<T>& block, const T* d_score, Gradients<T>& sums,
                        const Dropout& dropout, index_t row) {
         const index_t stride = block.stride, padded = block.padded;
-        T* top = d_layer_[2].resize(net.m[2] * stride + 2 * lanes<T>);
-        for (index_t i = 0; i < net.m[2]; ++i) {
-            const T* y = block.out[2].data() + i * stride;
+        if (d_layer_.size() < net.layers) d_layer_ = std::vector<Buffer<T>>(net.layers);
+        const std::size_t last = net.layers - 1;
+        T* top = d_layer_[last].resize(net.m[last] * stride + 2 * lanes<T>);
+        for (index_t i = 0; i < net.m[last]; ++i) {
+            const T* y = block.out[last].data() + i * stride;
             Vec<T> sum{};
             for (index_t n = 0; n < padded; n += lanes<T>) {
                 const Vec<T> g = load(d_score + n);
                 sum += g * load(y + n);
-                store(top + i * stride + n, g * net.w4[i]);
+                store(top + i * stride + n, g * net.output[i]);
             }
-            sums.w4[i] += horizontal_sum<T>(sum);
+            sums.output[i] += horizontal_sum<T>(sum);
         }
-        *sums.bias4 += row_sum(d_score, padded);
-        const Matrix<T>* weights[3] = {nullptr, &net.w2, &net.w3};
-        T* weight_sums[3] = {nullptr, sums.w2, sums.w3};
-        const index_t sum_strides[3] = {0, sums.w2_stride, sums.w3_stride};
-        for (int layer = 2; layer >= 0; --layer) {
+        *sums.last_bias += row_sum(d_score, padded);
+        for (std::size_t layer = last;; --layer) {
             activation(net, block, layer, sums, dropout, row);
             if (layer == 0) break;
             const index_t units = net.m[layer], inputs = net.m[layer - 1], inputs_padded = round_up(inputs, lanes<T>);
             const T* d_pre = d_layer_[layer].data();
             transposed_.reserve(padded, inputs_padded);
             transpose_padded(transposed_, block.out[layer - 1].data(), stride, inputs, padded);
-            multiply<Layout::by_rows, Start::add>(weight_sums[layer], sum_strides[layer], d_pre, stride, transposed_.row(0),
+            multiply<Layout::by_rows, Start::add>(sums.upper[layer], inputs_padded, d_pre, stride, transposed_.row(0),
                                                   transposed_.stride, units, block.count, inputs_padded);
             T* below = d_layer_[layer - 1].resize(inputs * stride + 2 * lanes<T>);
-            multiply<Layout::by_depth, Start::zero>(below, stride, weights[layer]->row(0), weights[layer]->stride, d_pre,
+            multiply<Layout::by_depth, Start::zero>(below, stride, net.upper[layer].row(0), net.upper[layer].stride, d_pre,
                                                     stride, inputs, units, padded);
         }
     }
@@ -70,7 +69,7 @@ class PerceptronBackward {
     }
 
     // Takes d_layer_[layer] from behind the PReLU to before the normalisation.
-    void activation(const Network<T>& net, const NodeBlock<T>& block, int layer, Gradients<T>& sums, const Dropout& dropout,
+    void activation(const Network<T>& net, const NodeBlock<T>& block, std::size_t layer, Gradients<T>& sums, const Dropout& dropout,
                     index_t row) {
         const index_t stride = block.stride, padded = block.padded, units = net.m[layer];
         T* g = d_layer_[layer].data();
@@ -91,7 +90,7 @@ class PerceptronBackward {
         for (index_t i = 0; i < units; ++i) sums.bias[layer][i] += row_sum(g + i * stride, padded);
     }
 
-    void unstandardise(const Network<T>& net, const NodeBlock<T>& block, int layer, Gradients<T>& sums) {
+    void unstandardise(const Network<T>& net, const NodeBlock<T>& block, std::size_t layer, Gradients<T>& sums) {
         const index_t stride = block.stride, padded = block.padded, units = net.m[layer];
         T* g = d_layer_[layer].data();
         const T* hat = block.hat[layer].data();

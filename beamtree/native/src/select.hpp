@@ -42,7 +42,7 @@ inline void select_columns(const Network<float>& net, const NodeBlock<float>& fr
     copy_rows(to.y0, from.y0, from.history + net.d);
     copy_rows(to.t, from.t, from.history);
     if (with_scores) {
-        for (int layer = 0; layer < 3; ++layer) {
+        for (std::size_t layer = 0; layer < net.layers; ++layer) {
             copy_rows(to.pre[layer], from.pre[layer], net.m[layer]);
             copy_rows(to.out[layer], from.out[layer], net.m[layer]);
             if (net.sizes.normalisation == Normalisation::layer) {

@@ -2,8 +2,6 @@
 // network, and their gradients written back under the same names.
 #pragma once
 
-#include <array>
-
 #include "arrays.hpp"
 #include "gradients.hpp"
 
@@ -13,15 +11,20 @@ struct LayerShape {
     index_t outputs, inputs;
 };
 
-inline std::array<LayerShape, 4> layer_shapes(const Sizes& sizes) {
-    return {{{sizes.mlp[0], (sizes.num_windows() + 1) * sizes.width},
-             {sizes.mlp[1], sizes.mlp[0]},
-             {sizes.mlp[2], sizes.mlp[1]},
-             {1, sizes.mlp[2]}}};
+// Of the hidden layers and of the last one.
+inline std::vector<LayerShape> layer_shapes(const Sizes& sizes) {
+    std::vector<LayerShape> shapes;
+    index_t inputs = (sizes.num_windows() + 1) * sizes.width;
+    for (index_t units : sizes.mlp) {
+        shapes.push_back({units, inputs});
+        inputs = units;
+    }
+    shapes.push_back({1, inputs});
+    return shapes;
 }
 
-inline std::string layer_name(int layer, const char* part) { return "mlp." + std::to_string(layer) + part; }
-inline std::string norm_name(int layer, const char* part) { return "norm." + std::to_string(layer) + part; }
+inline std::string layer_name(std::size_t layer, const char* part) { return "mlp." + std::to_string(layer) + part; }
+inline std::string norm_name(std::size_t layer, const char* part) { return "norm." + std::to_string(layer) + part; }
 
 // Looks weights up by name and keeps alive what it handed out.
 template <class T>
@@ -57,16 +60,15 @@ std::shared_ptr<Network<T>> pack(const nb::dict& weights, const Sizes& sizes) {
     raw.output_bias = *reader.read("attention.output.bias", 1);
     raw.output_slope = *reader.read("attention.output_slope", 1);
     const auto shapes = layer_shapes(sizes);
-    for (int i = 0; i < 4; ++i) {
-        raw.mlp_weight[i] = reader.read(layer_name(i, ".weight"), shapes[i].outputs * shapes[i].inputs);
-        raw.mlp_bias[i] = reader.read(layer_name(i, ".bias"), shapes[i].outputs);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        raw.mlp_weight.push_back(reader.read(layer_name(i, ".weight"), shapes[i].outputs * shapes[i].inputs));
+        raw.mlp_bias.push_back(reader.read(layer_name(i, ".bias"), shapes[i].outputs));
     }
-    const T* slopes = reader.read("mlp.slopes", 3);
-    for (int i = 0; i < 3; ++i) {
-        raw.mlp_slope[i] = slopes[i];
-        if (sizes.normalisation != Normalisation::layer) continue;
-        raw.norm_weight[i] = reader.read(norm_name(i, ".weight"), sizes.mlp[i]);
-        raw.norm_bias[i] = reader.read(norm_name(i, ".bias"), sizes.mlp[i]);
+    const T* slopes = reader.read("mlp.slopes", static_cast<index_t>(sizes.layers()));
+    raw.mlp_slope.assign(slopes, slopes + sizes.layers());
+    for (std::size_t i = 0; i < sizes.layers() && sizes.normalisation == Normalisation::layer; ++i) {
+        raw.norm_weight.push_back(reader.read(norm_name(i, ".weight"), sizes.mlp[i]));
+        raw.norm_bias.push_back(reader.read(norm_name(i, ".bias"), sizes.mlp[i]));
     }
     return std::make_shared<Network<T>>(sizes, raw);
 }
@@ -88,16 +90,15 @@ nb::dict unpack(const Network<T>& net, const Gradients<T>& sums) {
     raw.output_bias = place("attention.output.bias", {1});
     raw.output_slope = place("attention.output_slope", {1});
     const auto shapes = layer_shapes(net.sizes);
-    for (int i = 0; i < 4; ++i) {
-        raw.mlp_weight[i] = place(layer_name(i, ".weight"), {shapes[i].outputs, shapes[i].inputs});
-        raw.mlp_bias[i] = place(layer_name(i, ".bias"), {shapes[i].outputs});
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        raw.mlp_weight.push_back(place(layer_name(i, ".weight"), {shapes[i].outputs, shapes[i].inputs}));
+        raw.mlp_bias.push_back(place(layer_name(i, ".bias"), {shapes[i].outputs}));
     }
-    raw.mlp_slope = place("mlp.slopes", {3});
-    if (net.sizes.normalisation == Normalisation::layer)
-        for (int i = 0; i < 3; ++i) {
-            raw.norm_weight[i] = place(norm_name(i, ".weight"), {net.m[i]});
-            raw.norm_bias[i] = place(norm_name(i, ".bias"), {net.m[i]});
-        }
+    raw.mlp_slope = place("mlp.slopes", {static_cast<index_t>(net.layers)});
+    for (std::size_t i = 0; i < net.layers && net.sizes.normalisation == Normalisation::layer; ++i) {
+        raw.norm_weight.push_back(place(norm_name(i, ".weight"), {net.m[i]}));
+        raw.norm_bias.push_back(place(norm_name(i, ".bias"), {net.m[i]}));
+    }
     sums.finish(net, raw);
     return out;
 }

@@ -40,10 +40,10 @@ def small_budget(
     *, epochs: float, seed: int = 0, seconds: float | None = None, directory: Path | None = None
 ) -> Budget:
     """Budget for small logs; beams of two."""
-    encoder = {"width": 16, "layers": 1, "heads": 1, "dropout": 0.0, "epochs": 12, "learning_rate": 0.02}
+    encoder = {"width": 16, "layers": 1, "dropout": 0.0, "epochs": 12, "learning_rate": 0.02}
     config = small_config(
         model={"parts": ["tower", "memory"]},
-        estimator={**encoder, "history_length": 5},
+        estimator=encoder,
         retrieval={"exclude_seen": False, "beam_width": 2},
         training={"seed": seed, "epochs": epochs},
     )

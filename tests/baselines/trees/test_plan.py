@@ -19,6 +19,7 @@ from beamtree.data.split import split_users
 from beamtree.training.gradients import Gradients
 from tests.baselines.small_logs import dataset_of, whole
 from tests.baselines.trees.small_systems import SMALL, small_budget
+from tests.small import encoder_settings
 
 
 class SleepingLearner:
@@ -75,9 +76,9 @@ def test_a_part_of_a_budget() -> None:
     budget = small_budget(epochs=8.0)
     half = part_of(budget, 0.5)
     assert half.config.training.epochs == 4.0
-    most = budget.config.training.most_instances
+    most = budget.config.training.max_instances
     assert most is not None
-    assert half.config.training.most_instances == most // 2
+    assert half.config.training.max_instances == most // 2
     assert half.seconds is None
     timed = part_of(replace(budget, seconds=1e6), 0.5)
     assert timed.seconds == pytest.approx(5e5, rel=1e-3)
@@ -86,13 +87,14 @@ def test_a_part_of_a_budget() -> None:
 def test_published_sizes_are_the_papers(dataset: Dataset) -> None:
     config = run_of(dataset, small_budget(epochs=1.0), PUBLISHED).config
     model, training = config.model, config.training
-    assert (model.embedding_dim, model.layers, model.attention_hidden) == (24, (128, 64, 24), 36)
-    assert (model.history_length, len(model.windows), model.parts) == (69, 10, ("attention",))
-    assert (training.batch_size, training.negatives, training.targets_per_history) == (100, 70, 1)
-    assert model.first_vectors == "random"
+    assert (model.embedding_dim, model.layers, model.network.attention_hidden) == (24, (128, 64, 24), 36)
+    assert (model.attention_history, len(model.windows), model.parts) == (69, 10, ("attention",))
+    assert (training.batch_size, training.negatives, training.target_horizon) == (100, 70, 1)
+    assert model.network.embedding_init == "random"
     assert config.tree.order == "clustering", "this log has no categories"
     assert (
-        run_of(dataset, small_budget(epochs=1.0), Recipe(warm_start=True)).config.model.first_vectors == "cooccurrence"
+        run_of(dataset, small_budget(epochs=1.0), Recipe(warm_start=True)).config.model.network.embedding_init
+        == "cooccurrence"
     )
 
 
@@ -113,11 +115,13 @@ def test_other_settings_and_budgets_have_another_folder(dataset: Dataset, tmp_pa
 
 def test_an_encoder_learns_from_what_fits_into_the_time(dataset: Dataset) -> None:
     config = run_of(dataset, small_budget(epochs=2.0)).config
-    config = config.model_copy(update={"estimator": config.estimator.model_copy(update={"batch_positions": 20})})
+    config = config.model_copy(
+        update={"estimator": encoder_settings(**{**config.estimator.model_dump(), "batch_positions": 20})}
+    )
     planned = with_positions_for(dataset, whole(dataset), config=config, seconds=0.0)
-    assert planned.estimator.most_positions == 1
+    assert planned.estimator.max_positions == 1
     plenty = with_positions_for(dataset, whole(dataset), config=config, seconds=1e9)
-    assert plenty.estimator.most_positions == config.estimator.most_positions, "never more than the settings allow"
+    assert plenty.estimator.max_positions == config.estimator.max_positions, "never more than the settings allow"
 
 
 def test_whoever_shares_a_folder_shares_the_plan(
@@ -131,14 +135,14 @@ def test_whoever_shares_a_folder_shares_the_plan(
         lambda *_, config, **__: with_positions(config, next(timed)),
     )
     bounded = replace(budget, seconds=30.0)
-    found = [config_within(bounded, dataset, whole(dataset)).estimator.most_positions for _ in range(2)]
-    longer = config_within(replace(budget, seconds=60.0), dataset, whole(dataset)).estimator.most_positions
+    found = [config_within(bounded, dataset, whole(dataset)).estimator.max_positions for _ in range(2)]
+    longer = config_within(replace(budget, seconds=60.0), dataset, whole(dataset)).estimator.max_positions
     assert (found, longer) == ([7, 7], 9)
 
 
 def test_a_second_start_has_the_encoder_of_the_first(dataset: Dataset, tmp_path: Path) -> None:
     budget = small_budget(epochs=2.0, seconds=60.0, directory=tmp_path)
-    estimator = budget.config.estimator.model_copy(update={"batch_positions": 20, "epochs": 2})
+    estimator = encoder_settings(**{**budget.config.estimator.model_dump(), "batch_positions": 20, "epochs": 2})
     budget = replace(budget, config=budget.config.model_copy(update={"estimator": estimator}))
     run = run_of(dataset, budget)
     first = train_encoder(run).item_vectors()

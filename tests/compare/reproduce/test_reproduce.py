@@ -51,7 +51,7 @@ def beamtree(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 def small_task(*, instances: int) -> Task:
     """Rounds of ten steps."""
-    training = {"most_instances": instances, "epochs": MAX_EPOCHS, "checkpoint_minutes": 0.0}
+    training = {"max_instances": instances, "epochs": MAX_EPOCHS, "schedule": {"checkpoint_minutes": 0.0}}
     settings = Config.preset("small", data={"min_held_out": 5}, training=training).model_dump(mode="json")
     changes = {"min_round_steps": 10, "batch_size": 20, "learning_rates": [0.01], "embedding_dim": 4}
     return Task(

@@ -1,4 +1,4 @@
-"""A model beside its baselines: each fitted to the same spans, asked for the same users, and judged."""
+"""A model beside its baselines: fitted on the same spans, evaluated on the same users, with a verdict."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ class Comparison(Mapping[str, Metrics]):
     """Metrics by system, in the order of the table: the model by beam search ("beam") and by exact scan ("exact"), then
     the baselines by their names.
 
-    seconds: what each baseline took to fit and to answer. left_out: why a baseline is not there and how to get it.
+    seconds: fit and evaluation time of each baseline. left_out: why a baseline is missing and how to get it.
     verdict: the first system against the best baseline; None without any. beam: how wide the model's was.
     """
 
@@ -38,7 +38,7 @@ class Comparison(Mapping[str, Metrics]):
     beam: int | None = None
 
     def labelled(self) -> dict[str, Metrics]:
-        """The metrics by the names that people read: the model's own by how it searched."""
+        """The metrics by display name: the model's rows are named by their search."""
         labels = {"beam": f"beam search ({self.beam})", "exact": "exact scan"}
         return {labels.get(name, name): metrics for name, metrics in self.metrics.items()}
 
@@ -78,8 +78,8 @@ def compare(
 ) -> Comparison:
     """Fit the baselines one after another and measure them on the same users.
 
-    model: metrics of the model itself, the one to be judged first. A baseline that is not available is left out, and
-    the others go on. left_out: why others are not among the baselines.
+    model: metrics of the model itself, the one to be judged first. A baseline that is not available is left
+    out. left_out: why others are not among the baselines.
     """
     measured: dict[str, Metrics] = {}
     seconds: dict[str, float] = {}

@@ -1,7 +1,7 @@
 """EASE: the linear item-to-item model with a closed form (Steck, WWW 2019). Needs SciPy.
 
-With X the binary matrix (training spans, items) and P = (X'X + lambda I)^-1, an item of the history votes for another
-by B[item, other] = -P[item, other] / P[other, other], and never for itself.
+With X the binary matrix (training spans, items) and P = (X'X + lambda I)^-1, the weight of an item of the history
+for another is B[item, other] = -P[item, other] / P[other, other], 0 for itself.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ LAMBDAS = (500.0, 2000.0, 8000.0)
 
 
 class Ease:
-    """The votes of all items of the history; popular items where it is empty."""
+    """Summed weights of the items of the history; popular items if it is empty."""
 
     name = "ease"
 

@@ -1,7 +1,7 @@
-"""Sequence encoders within a budget of seconds, one of each kind, which all systems of a comparison share.
+"""Sequence encoders trained within a time budget, one of each kind, shared by all systems of a comparison.
 
-Its learning rate falls over a planned number of positions, so that a training that is cut off is worth less than a
-shorter one: a few steps are timed, and as many positions planned as fit.
+The learning-rate schedule needs the number of positions in advance: a few steps are timed, and as many positions are
+planned as fit.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SHARE = 0.7
 
 
 def trained_encoder(kind: EncoderKind, dataset: Dataset, split: Split, *, budget: Budget) -> NextItemModel:
-    """With the settings of the section `estimator`, as far as the budget allows; found again in its folder."""
+    """With the settings of the section `estimator`, as far as the budget allows; cached in its folder."""
     budget = replace(budget, config=with_encoder(budget.config, kind))
     return train_estimator(
         dataset,
@@ -41,7 +41,7 @@ def trained_encoder(kind: EncoderKind, dataset: Dataset, split: Split, *, budget
 
 
 def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
-    """The budget's settings with as many positions as fit into its seconds; planned once for all who share a folder."""
+    """The budget's settings with as many positions as fit into its seconds; planned once per folder."""
     if budget.seconds is None:
         return budget.config
     seconds = SHARE * budget.seconds
@@ -62,7 +62,7 @@ def config_within(budget: Budget, dataset: Dataset, split: Split) -> Config:
 
 
 def with_positions_for(dataset: Dataset, split: Split, *, config: Config, seconds: float) -> Config:
-    """Settings under which training the encoder takes about so long, or less where they allow fewer positions."""
+    """Settings with which training the encoder takes about the given time, or less if they allow fewer positions."""
     taken: list[float] = []
 
     def listen(event: Event) -> None:
@@ -84,7 +84,7 @@ def with_positions_for(dataset: Dataset, split: Split, *, config: Config, second
 
 
 def with_encoder(config: Config, kind: EncoderKind) -> Config:
-    """The same settings with an encoder of a kind; where it is another one, with as many layers as suit it."""
+    """The same settings with another kind of encoder, and the number of layers that suits it."""
     if config.estimator.encoder == kind:
         return config
     recipe = config.estimator.recipe.model_copy(update={"layers": None})
@@ -93,6 +93,6 @@ def with_encoder(config: Config, kind: EncoderKind) -> Config:
 
 
 def with_positions(config: Config, max_positions: int) -> Config:
-    """The same settings with at most so many positions for the encoder."""
+    """The same settings with a limit on the encoder's positions."""
     estimator = config.estimator.model_copy(update={"max_positions": max_positions})
     return config.model_copy(update={"estimator": estimator})

@@ -22,7 +22,7 @@ ITERATIONS = 10
 
 
 class Ials:
-    """Inner products with the factors that a history gets when it is folded in; popular items where it is empty."""
+    """Inner products with the factors of the folded-in history; popular items if it is empty."""
 
     name = "ials"
 

@@ -1,4 +1,4 @@
-"""What usually came next: items scored by how often they followed those of the history, counted and nothing learned.
+"""Item-to-item co-occurrence: items scored by how often they followed those of the history.
 
 score(item) = sum over the latest HISTORY_LENGTH items h of FADE^age * ln(1 + how often item followed h)
 """
@@ -28,7 +28,7 @@ MIN_FOLLOWERS = 100
 
 @dataclass(frozen=True, eq=False)
 class TransitionScores:
-    """Scores of what may follow histories. followers: the counts; strengths: ln(1 + count), aligned with them."""
+    """Scores of followers of histories. followers: the counts; strengths: ln(1 + count), aligned with them."""
 
     followers: CountedPairs
     strengths: Float32Array
@@ -46,7 +46,7 @@ class TransitionScores:
 
 
 def count_transitions(dataset: Dataset, split: Split) -> TransitionScores:
-    """Count what followed what inside the training spans; an item does not follow itself."""
+    """Count followers inside the training spans; an item does not follow itself."""
     num_items = len(dataset.items)
     most = min(num_items, max(MIN_FOLLOWERS, MAX_PAIRS // num_items))
     sequences = dataset.sequences
@@ -57,7 +57,7 @@ def count_transitions(dataset: Dataset, split: Split) -> TransitionScores:
 
 
 class ItemToItem:
-    """What followed the items of the history; popular items where nothing did."""
+    """Followers of the items of the history; popular items if there are none."""
 
     name = "item-to-item"
 

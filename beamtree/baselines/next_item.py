@@ -1,4 +1,4 @@
-"""SASRec and GRU4Rec, alone and with what was counted: the encoders that the tower is built from. Needs torch."""
+"""SASRec and GRU4Rec, alone and with item-to-item counts: the encoders of the tower. Needs torch."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class NextItem:
     encoder: EncoderKind
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
-        """As `Baseline.fit`; found again in the budget's directory where it was trained before."""
+        """As `Baseline.fit`; loaded from the budget's directory if it was trained before."""
         from beamtree.baselines.encoder import trained_encoder
 
         trained = trained_encoder(self.encoder, dataset, split, budget=budget)
@@ -35,7 +35,7 @@ class NextItem:
 
 @dataclass(frozen=True)
 class WithItemToItem:
-    """A weighed mean of an encoder's and item-to-item's scores, each standardised over the items for every request."""
+    """Weighted mean of an encoder's and item-to-item's scores, each standardised over the items per request."""
 
     learned: NextItem
 

@@ -1,4 +1,4 @@
-"""What this person had most often, then most recently; filled up by popularity. For logs in which people repeat."""
+"""The user's most frequent items, then the most recent; filled up by popularity. For logs with repeats."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from beamtree.types import Float32Array
 
 
 class PersonalFrequency:
-    """Own items by how often they occur in the history, equal ones by how late they occurred last."""
+    """Items of the history by frequency, ties by recency."""
 
     name = "personal-frequency"
 

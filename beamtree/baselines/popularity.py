@@ -1,4 +1,4 @@
-"""The items with most training interactions: the same for everybody, but for what a request must not get."""
+"""The items with most training interactions: the same for all users, except for filters."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ class PopularItems:
         object.__setattr__(self, "ranking", np.argsort(-self.counts, kind="stable"))
 
     def search(self, requests: Requests, *, k: int) -> SearchResult:
-        """The k most frequent items that each request may get; the score is the count."""
+        """The k most frequent eligible items of each request; the score is the count."""
         result = empty_result(len(requests), k=k)
         ranking = self.ranking if requests.allowed is None else self.ranking[requests.allowed[self.ranking]]
         for row in range(len(requests)):
@@ -39,7 +39,7 @@ class PopularItems:
         return result
 
     def below_zero(self) -> Float32Array:
-        """Scores (items,) from -1 to 0 in the same order: for items of which a baseline knows nothing else."""
+        """Scores (items,) from -1 to 0 in the same order: for items that a baseline cannot score."""
         return (-1.0 / (1.0 + self.counts)).astype(np.float32)
 
 

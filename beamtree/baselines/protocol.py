@@ -1,4 +1,4 @@
-"""What a baseline is: something that can be fitted to a split and then answers requests."""
+"""The protocol of a baseline: fitted on a split, then searched with requests."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a validation found while something learned.
+    """A validation during training.
 
     learner: its name; a system may have several, one after the other. round: of model and tree, from 0. instances: that
     the learner has learned from by then, earlier rounds included. is_round: whether the round ended, with these metrics
@@ -35,7 +35,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Budget:
-    """How a baseline is fitted, and what it may cost.
+    """Settings and limits for fitting a baseline.
 
     config: the protocol that settings are chosen under, the seed, the history length, and SASRec's settings.
     seconds: no further setting of a grid is tried once they have passed; epochs bound what is trained.
@@ -68,7 +68,7 @@ class Budget:
 
 
 class Baseline(Protocol):
-    """What can be fitted."""
+    """A system that can be fitted."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Baseline(Protocol):
         ...
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> Answers:
-        """Learn or count from the training spans alone; settings may be chosen on the validation users.
+        """Fit on the training spans alone; settings may be tuned on the validation users.
 
         BaselineUnavailable, with the reason, where this data is not for it.
         """
@@ -85,10 +85,10 @@ class Baseline(Protocol):
 
 @runtime_checkable
 class Index(Protocol):
-    """Answers from an index over the items, whose search has a knob: the more effort, the slower and the more exact.
+    """Search over an index of the items, with an effort that trades speed for recall.
 
-    effort_name: what the knob is called, such as "beam" or "probes"; effort: where it stands, efforts: where it may be
-    tried, rising. index_bytes: what a search keeps in memory beside the model that makes the query.
+    effort_name: such as "beam" or "probes"; effort: its value, efforts: values to measure,
+    ascending. index_bytes: what a search keeps in memory beside the model that makes the query.
     """
 
     effort_name: str
@@ -97,5 +97,5 @@ class Index(Protocol):
     index_bytes: int
 
     def with_effort(self, effort: int) -> Answers:
-        """The same index with the knob elsewhere."""
+        """The same index with another effort."""
         ...

@@ -1,4 +1,4 @@
-"""Every baseline by name, in the order of tables: what it is, what it needs, whether it learns."""
+"""Every baseline by name, in the order of tables: description, requirements, whether it is trained."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -132,9 +132,9 @@ BASELINES = MappingProxyType({entry.make().name: entry for entry in _ENTRIES})
 
 
 def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[str, Entry]:
-    """Those that were asked for, by name, in the order of the registry, then those from outside as they were given.
+    """The requested baselines in the order of the registry, then custom ones in the given order.
 
-    InputError for a name that nobody has, and for a baseline from outside under a name that is taken.
+    InputError for an unknown name, and for a custom baseline whose name is taken.
     """
     if asked == "none":
         return {}
@@ -161,7 +161,7 @@ def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
 
 
 def reasons_left_out(asked: Asked, dataset: Dataset, *, config: Config) -> dict[str, str]:
-    """Why baselines are not among the simple ones, where these were asked for; by name, full sentences."""
+    """Why baselines are not among the simple ones, if these were requested; sentences by name."""
     names = asked.split(",") if isinstance(asked, str) else asked
     if "simple" not in [name.strip() for name in names if isinstance(name, str)]:
         return {}

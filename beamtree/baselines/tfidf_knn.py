@@ -1,4 +1,4 @@
-"""What similar people had: the neighbours of a history by the TF-IDF cosine of whole histories. Needs SciPy."""
+"""Nearest neighbours of a history by the TF-IDF cosine of whole histories. Needs SciPy."""
 
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ SIMILARITIES_AT_A_TIME = 2**23
 class TfidfKnn:
     """Items of the most similar training spans, each counted by its similarity; popular items where there are none.
 
-    The weight of an item in a history is its inverse document frequency, ln(1 + spans / spans that hold it). Whoever
-    asks is a neighbour of their own training span: who they are plays no part.
+    The weight of an item in a history is its inverse document frequency, ln(1 + spans / spans that contain it). A
+    user's training span counts as a neighbour like any other.
     """
 
     name = "tfidf-knn"

@@ -1,4 +1,4 @@
-"""What is popular at the moment of the request: counts of earlier interactions, halved every so often."""
+"""Popularity at the time of the request: counts of earlier interactions with exponential decay."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Settings of a baseline, chosen on validation users and never on those that are reported."""
+"""Tuning of baselines on validation users, never on test users."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ def choose(
     name: str,
     budget: Budget,
 ) -> AnswersT:
-    """The system whose setting has the best F@20 on validation users; the first one among equals.
+    """The system whose setting has the best F@20 on validation users; the first of equals.
 
     Without validation users it is the first setting's. InterruptedTraining when asked to stop between two settings.
     """

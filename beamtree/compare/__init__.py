@@ -1,1 +1,1 @@
-"""Every system beside every other on one log: fitted, measured, kept, reported."""
+"""Systems side by side on one log: fitted, measured, stored, reported."""

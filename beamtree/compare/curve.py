@@ -1,4 +1,4 @@
-"""Learning curves as files: a line for each point, written when it is there, and found again after a crash."""
+"""Learning curves as files: one line per point, appended during training, recovered after a crash."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ _IDENTITY = ("learner", "round", "learning_rate", "instances", "is_round")
 
 
 def curve_path(directory: Path, task: Task) -> Path:
-    """Where the curve of a task grows."""
+    """The file of a task's curve."""
     return directory / CURVES / f"{task.name}.jsonl"
 
 
 class CurveFile:
     """Appends points, each once.
 
-    The first line says whose curve it is. A file of another task is begun anew, and a line that a crash cut off is
+    The first line identifies the task. A file of another task is overwritten, and a line cut off by a crash is
     dropped.
     seconds: asked for each point, what was spent until then.
     """
@@ -85,7 +85,7 @@ class Curve:
 
 
 def read_curves(directory: Path) -> list[Curve]:
-    """All curves of a folder, finished or growing; what another version wrote in another form is left out."""
+    """All curves of a folder, finished or not; files of another version are skipped."""
     found = []
     for path in sorted((directory / CURVES).glob("*.jsonl")):
         lines = _complete_lines(path)

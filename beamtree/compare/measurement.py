@@ -1,4 +1,4 @@
-"""What is measured of a fitted system: accuracy by user, what its lists are like, what a request costs."""
+"""Measurements of a fitted system: accuracy by user, properties of its lists, cost of a request."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ K = 20
 
 @runtime_checkable
 class Findings(Protocol):
-    """A fitted system that tells more than answers: figures of its own, as JSON, which are kept with its result."""
+    """A fitted system with further figures, as JSON, which are stored with its result."""
 
     findings: Mapping[str, Any]
 
@@ -71,7 +71,7 @@ class Measurement:
 def measure_system(
     system: Answers, dataset: Dataset, split: Split, *, config: Config, cutoffs: Sequence[int]
 ) -> Measurement:
-    """Ask a system for the test users, all at once and one by one."""
+    """Measure a system on the test users, in batch and one by one."""
     reachable = reachable_labels(split.test, dataset.sequences, config=config)
     requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)
     k, num_items = max(*cutoffs, K), len(dataset.items)
@@ -127,7 +127,7 @@ def _sweep(index: Index, requests: Requests, reachable: ReachableLabels, *, num_
 
 
 def _novelty(recommended: Int32Array, counts: Int64Array) -> float:
-    """How surprising recommended items are by their popularity, in bits; an item nobody had counts as had by one."""
+    """Mean self-information of recommended items, in bits; an item without interactions counts as having one."""
     shown = recommended[recommended != NOTHING]
     return float(-np.log2(np.maximum(counts[shown], 1) / max(counts.sum(), 1)).mean()) if len(shown) else 0.0
 

@@ -1,4 +1,4 @@
-"""beamtree's own presets as systems of a comparison."""
+"""beamtree's presets as systems of a comparison."""
 
 import hashlib
 

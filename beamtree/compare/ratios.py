@@ -1,4 +1,4 @@
-"""How systems stand to one another: ours over each other one, and the order that the paper has among trees."""
+"""Ratios between systems: ours over each other one, and the paper's ranking of trees."""
 
 import zlib
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ RATIO_METRICS = ("f@20", "ndcg@20")
 
 
 def ratio(row: Row, other: Row, *, metric: str = METRIC) -> Interval | None:
-    """The metric of a row over that of another, with its interval over users, who are the same; means over seeds.
+    """The metric of a row over that of another, with its paired interval over users; means over seeds.
 
-    None where they were asked for other users, or the other one hits nothing.
+    None if the users differ, or the other one has no hits.
     """
     values, others = _per_user(row, metric), _per_user(other, metric)
     if values is None or others is None or values.shape != others.shape or not others.any():
@@ -44,7 +44,7 @@ def ours_over_others(summary: Summary, *, ours: str = OURS) -> Table | None:
 
 
 def order_among_trees(summary: Summary) -> Table | None:
-    """Neighbours in the paper's order that were measured: does it hold here? None where fewer than two were."""
+    """Whether the paper's ranking holds between measured neighbours; None if fewer than two were measured."""
     by_name = {row.name: row for row in summary.rows}
     present = [by_name[name] for name in ORDER if name in by_name]
     if len(present) < 2:
@@ -53,11 +53,11 @@ def order_among_trees(summary: Summary) -> Table | None:
     for better, worse in pairwise(present):
         found = ratio(better, worse)
         rows.append((f"{better.name} > {worse.name}", shown(found), _seeds_ahead(better, worse), _holds(found)))
-    return Table(("the paper's order", "ratio of F@20", "seeds ahead", "here"), tuple(rows), (0, 3))
+    return Table(("the paper's ranking", "ratio of F@20", "seeds ahead", "here"), tuple(rows), (0, 3))
 
 
 def order_sentence(summary: Summary) -> str:
-    """Which neighbours of the paper's order hold, in words."""
+    """Which parts of the paper's ranking hold, as a sentence."""
     found = order_among_trees(summary)
     if found is None:
         return ""

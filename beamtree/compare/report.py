@@ -1,4 +1,4 @@
-"""The report of a comparison: Markdown for a terminal or a wiki, and one HTML page that needs nothing but itself."""
+"""The report of a comparison: Markdown for a terminal or a wiki, and one self-contained HTML page."""
 
 import os
 import platform
@@ -42,7 +42,7 @@ def page(summary: Summary, about: About) -> str:
     """The whole report as HTML."""
     missing = [
         Table(
-            ("system", "why it is not there"),
+            ("system", "reason"),
             tuple((name, " ".join(why.split())) for name, why in reasons.items()),
             (0, 1),
         )
@@ -55,7 +55,7 @@ def page(summary: Summary, about: About) -> str:
         Section(
             "accuracy",
             "Accuracy",
-            "Who recommends best to people that nobody learned from.",
+            "Metrics on held-out test users.",
             "",
             plot_accuracy(summary),
             tables=(),
@@ -68,26 +68,26 @@ def page(summary: Summary, about: About) -> str:
         *([_ratio_section(summary, ratios)] if ratios else []),
         Section(
             "latency",
-            "Accuracy against time",
-            "What a request costs, one at a time on this machine. A curve is an index with more or less effort.",
+            "Accuracy against latency",
+            "Latency of single requests on this machine. A curve is an index swept over its search effort.",
             "",
             plot_latency(summary),
             tables=(_sweep_table(summary),),
-            definition="Median of up to 200 test users, asked one by one for 20 items; brute-force systems score every "
-            "item. The curve of an index is measured on up to 1,000 users.",
+            definition="Median over up to 200 test users, one request at a time, k = 20; brute-force systems score "
+            "every item. The curve of an index is measured on up to 1,000 users.",
             remedy="",
             shown=(cost_table(summary),),
         ),
         Section(
             "lists",
-            "What the lists are like",
-            "Coverage is the share of the catalogue that anybody gets; novelty is how rare recommended items are, in "
-            "bits; distinct lists near 0 mean that everybody gets the same.",
+            "Properties of the lists",
+            "Coverage is the share of the catalogue that is recommended; novelty is the self-information of "
+            "recommended items, in bits; distinct lists near 0 mean that all users get the same.",
             "",
             size or "",
             tables=(),
             definition="Users in thirds by the length of their history, F@20; labels in thirds by the popularity of "
-            "their item, recall@20. The figure, where there is one, shows the size of indexes.",
+            "their item, recall@20. The figure, if any, shows the size of indexes.",
             remedy="",
             shown=(_list_table(summary), _group_table(summary), *missing),
         ),
@@ -105,8 +105,8 @@ def page(summary: Summary, about: About) -> str:
 def _ratio_section(summary: Summary, ratios: Sequence[Table]) -> Section:
     return Section(
         "ratios",
-        "Ours over each",
-        "How the default stands to each system, and whether the paper's order among trees holds here.",
+        "Ours over each system",
+        "Ratios of the default to each system, and whether the paper's ranking of trees holds here.",
         order_sentence(summary),
         "",
         tables=(),
@@ -129,7 +129,7 @@ def _headlines(summary: Summary) -> list[Headline]:
 
 
 def describe_summary(summary: Summary) -> str:
-    """Who is ahead, and whether that is more than luck."""
+    """The best system, and those that are not significantly different from it."""
     best, *others = summary.rows
     result = best.results[0]
     protocol = f"{result['protocol'][:1].upper()}{result['protocol'][1:]}"
@@ -160,7 +160,7 @@ def _accuracy_row(row: Row, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def cost_table(summary: Summary) -> Table:
-    """What fitting and a request cost."""
+    """Costs of fitting and of a request."""
     header = (
         "system",
         "fit, s",

@@ -1,4 +1,4 @@
-"""Tasks in processes of their own: finished ones are used again, and nothing is lost on Ctrl-C or kill."""
+"""Tasks in worker processes: finished results are reused, and nothing finished is lost on Ctrl-C or kill."""
 
 import json
 import signal
@@ -25,7 +25,7 @@ MODULE = "beamtree.compare.worker"
 
 @dataclass
 class Progress:
-    """How far a task is. fitting_since: how far it was when it first said so, and when that was."""
+    """Progress of a task. fitting_since: the first report of progress, and its time."""
 
     task: Task
     stage: str = "waiting"
@@ -49,7 +49,7 @@ class _Running:
 
 
 def run_tasks(tasks: Sequence[Task], directory: Path, *, jobs: int, show: Show = lambda _: None) -> list[Progress]:
-    """Do all tasks that have no result yet. InterruptedTraining when asked to stop: what is finished stays."""
+    """Run all tasks without a result. InterruptedTraining when asked to stop; finished results stay."""
     everything = [Progress(task) for task in tasks]
     for progress in everything:
         kept = read_result(directory, progress.task)
@@ -126,7 +126,7 @@ def _start(progress: Progress, directory: Path) -> _Running:
 
 
 def _has_ended(one: _Running, directory: Path) -> bool:
-    """Whether a process is over; whatever it left without an answer counts as failed, and the others go on."""
+    """Whether a process has ended; without a result it counts as failed."""
     code = one.process.poll()
     if code is None:
         return False
@@ -142,7 +142,7 @@ def _has_ended(one: _Running, directory: Path) -> bool:
 
 
 def _close(one: _Running) -> None:
-    """Read what an ended process still said."""
+    """Read the remaining output of an ended process."""
     for reader in one.readers:
         reader.join()
     for stream in (one.process.stdout, one.process.stderr):

@@ -1,4 +1,4 @@
-"""What fitting has taken so far, over all starts of a task: kept on disk, so that a crash does not hide any of it."""
+"""Time and steps of a fit over all restarts, kept on disk."""
 
 import json
 import time
@@ -54,7 +54,7 @@ class Spent:
         self.save()  # a crash before the next one is a start all the same
 
     def __call__(self, event: "Event") -> None:
-        """Take note of an event."""
+        """Record an event."""
         from beamtree.training.events import StepDone
 
         now = self.clock()
@@ -100,7 +100,7 @@ class Spent:
         }
 
     def save(self) -> None:
-        """Write down what was spent."""
+        """Write the totals to the file."""
         self._saved = self.clock()
         self.file.parent.mkdir(parents=True, exist_ok=True)
         kept = {

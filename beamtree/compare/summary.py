@@ -20,8 +20,8 @@ Result = dict[str, Any]
 class Row:
     """One system. results: one for each seed. per_user: METRIC of each user, the mean over seeds (users,).
 
-    interval: of that mean, over users. behind: how it stands to the best system, -0.03 = 3 % behind; None for the best
-    one itself, and where the best hits nothing or was asked for other users.
+    interval: of that mean, over users. behind: relative difference to the best system, -0.03 = 3 % behind; None for
+    the best one itself, and if the best has no hits or other users.
     """
 
     name: str

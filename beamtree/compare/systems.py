@@ -1,4 +1,4 @@
-"""Every system that can be compared, by name and in the order of tables: what it is, and what it needs."""
+"""Every system that can be compared, by name and in the order of tables, with its requirements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace

@@ -1,4 +1,4 @@
-"""One system, one seed, one log: what a process of its own is asked to fit and measure, and what it answers."""
+"""One system, one seed, one log: the task of a worker process, and its result."""
 
 import hashlib
 import json
@@ -40,7 +40,7 @@ class Task:
 
     @property
     def config(self) -> Config:
-        """The settings with this task's seed; who is held out does not depend on it."""
+        """The settings with this task's seed; the held-out users do not depend on it."""
         settings = json.loads(json.dumps(self.settings))
         if settings["data"]["split_seed"] is None:
             settings["data"]["split_seed"] = settings["training"]["seed"]
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """A file name for what belongs to it."""
+        """A file name for its files."""
         return f"{re.sub(r'[^a-z0-9.]+', '-', self.title.lower())}-seed{self.seed}"
 
     @property
@@ -77,17 +77,17 @@ class Task:
 
 
 def result_path(directory: Path, task: Task) -> Path:
-    """Where the answer of a task is kept."""
+    """The file of a task's result."""
     return directory / RESULTS / f"{task.name}.json"
 
 
 def read_results(directory: Path) -> list[dict[str, Any]]:
-    """Everything that is kept in a folder, whatever the tasks were, in the order of names."""
+    """All results in a folder, in the order of their names."""
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((directory / RESULTS).glob("*.json"))]
 
 
 def write_result(directory: Path, task: Task, result: dict[str, Any]) -> None:
-    """Keep the answer of a task; at any instant the old or the new one is there."""
+    """Store the result of a task atomically."""
     path = result_path(directory, task)
     path.parent.mkdir(parents=True, exist_ok=True)
     identity = {"key": task.key, "system": task.system, "seed": task.seed}
@@ -97,7 +97,7 @@ def write_result(directory: Path, task: Task, result: dict[str, Any]) -> None:
 
 
 def read_result(directory: Path, task: Task) -> dict[str, Any] | None:
-    """The answer of this very task, if there is one."""
+    """The stored result of exactly this task, if there is one."""
     try:
         result: dict[str, Any] = json.loads(result_path(directory, task).read_text(encoding="utf-8"))
     except (OSError, ValueError):

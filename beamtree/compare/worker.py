@@ -1,7 +1,7 @@
 """A process that fits and measures one system: python -m beamtree.compare.worker TASK.json FOLDER
 
-It says on its standard output, one JSON object per line, how far it is. What comes of it is written to the folder.
-A system that is not for this log, or whose library is missing, is an answer too.
+It reports progress on standard output, one JSON object per line, and writes the result to the folder.
+A system that is unavailable for this log, or whose library is missing, is a result too.
 """
 
 import json
@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 
 class Saying:
-    """Passes on how far a fit is: by the instances that all rounds together may have, where these alone limit it."""
+    """Reports the progress of a fit: by instances over all rounds, if these alone limit it."""
 
     def __init__(self, task: Task, *, learned: int) -> None:
         self._learned = learned
@@ -59,7 +59,7 @@ class Saying:
 
 
 def run(task: Task, directory: Path) -> dict[str, Any]:
-    """Fit and measure; the answer."""
+    """Fit and measure; return the result."""
     say(stage="reading", done=0.0)
     items = None if task.items is None else read_items(task.items)
     prepared = prepare_log(read_log(task.log, task.config.log), config=task.config, items=items)
@@ -112,7 +112,7 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
 
 
 def say(**fields: Any) -> None:
-    """A line for whoever started this process; InterruptedTraining where nobody listens any more."""
+    """Send a line to the parent process; InterruptedTraining if it is gone."""
     try:
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()
@@ -121,7 +121,7 @@ def say(**fields: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Do the task of a file."""
+    """Run the task in a file."""
     task, directory = Task.from_text(Path(arguments[0]).read_text(encoding="utf-8")), Path(arguments[1])
     try:
         result = run(task, directory)

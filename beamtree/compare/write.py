@@ -1,4 +1,4 @@
-"""Everything that a comparison leaves in its folder."""
+"""The files that a comparison writes to its folder."""
 
 import json
 from collections.abc import Sequence

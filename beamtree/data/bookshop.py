@@ -1,7 +1,7 @@
-"""A made-up bookshop: a catalogue of any size with readers, for trying things on a large scale without a download.
+"""A synthetic bookshop: a catalogue of any size with readers, for large-scale demos without a download.
 
-Books belong to genres, topics within a genre, and authors within a topic. A reader has a few topics and mostly goes on
-with the author or the topic of the last book, so that what people read together means something.
+Books belong to genres, topics within a genre, and authors within a topic. A reader has a few topics and mostly
+continues with the author or the topic of the last book, so that co-occurrence is informative.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ class Bookshop:
 def make_bookshop(
     num_books: int, num_readers: int, *, seed: int, books_per_reader: tuple[int, int] = (5, 45)
 ) -> Bookshop:
-    """A shop with so many books; each reader read between so many and so many of them, in order of time."""
+    """A shop with the given numbers of books and readers, and the range of books per reader, in order of time."""
     generator = np.random.default_rng(seed)
     num_topics = len(GENRES) * TOPICS_PER_GENRE
     num_authors = max(num_topics, num_books // BOOKS_PER_AUTHOR)
@@ -94,7 +94,7 @@ def make_bookshop(
 
 
 class _Shelf:
-    """Books in the order of their topics and authors; of any stretch of them, popular ones are drawn more often."""
+    """Books in the order of their topics and authors; within a range, sampling is by popularity."""
 
     def __init__(self, author_of_book: Int64Array, topic_of_book: Int64Array, popularity: Float64Array) -> None:
         self.author_of_book = author_of_book
@@ -104,15 +104,15 @@ class _Shelf:
         self._topic_starts = np.searchsorted(topic_of_book, np.arange(len(GENRES) * TOPICS_PER_GENRE + 1))
 
     def of_author(self, authors: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """From where to where the books of each author stand."""
+        """The range of books of each author."""
         return self._author_starts[authors], self._author_starts[authors + 1]
 
     def of_topic(self, topics: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """From where to where the books on each topic stand."""
+        """The range of books of each topic."""
         return self._topic_starts[topics], self._topic_starts[topics + 1]
 
     def draw(self, first: Int64Array, end: Int64Array, *, generator: np.random.Generator) -> Int64Array:
-        """A book of each stretch; any book of the shop where a stretch is empty."""
+        """One book per range; any book of the shop for an empty range."""
         first, end = np.where(first == end, 0, first), np.where(first == end, len(self.author_of_book), end)
         low, high = self._cumulative[first], self._cumulative[end]
         drawn = np.searchsorted(self._cumulative, low + generator.random(len(first)) * (high - low), side="right") - 1

@@ -1,6 +1,6 @@
-"""Context columns of a log: in which context somebody acted, on which device, at which hour, in which place.
+"""Context columns of a log, such as device, hour or place.
 
-They stand behind the other columns of a log as context.NAME and go with their rows wherever these are sorted.
+They follow the other columns of a log as context.NAME and are sorted with their rows.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Vectors for items from who interacted with what: what is known of them before any model exists."""
+"""Item vectors by a truncated SVD of the user-item matrix."""
 
 import numpy as np
 
@@ -15,9 +15,9 @@ def cooccurrence_vectors(
 ) -> Float32Array:
     """Unit vectors (items, size) from a truncated SVD of the user-item matrix of the training spans.
 
-    Rows are scaled by the inverse root of a user's activity, so that the most active users do not decide alone; items
-    that never occur, or about which these directions say nothing, get the zero vector, and directions that a small log
-    does not have are zero. Needs scikit-learn.
+    Rows are scaled by the inverse root of a user's activity, so that the most active users do not dominate; items
+    without interactions or outside these directions get the zero vector, and directions beyond the rank of a small log
+    are zero. Needs scikit-learn.
     """
     from scipy.sparse import csr_matrix
     from sklearn.utils.extmath import randomized_svd

@@ -1,4 +1,4 @@
-"""A log made ready for learning: dense ids, flat sequences sorted by time, one row per item."""
+"""A log prepared for training: dense ids, flat sequences sorted by time, one row per item."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ DEFAULT_MIN_INTERACTIONS: Final = 2
 
 @dataclass(frozen=True)
 class PrepareReport:
-    """What became of a log: how much came in, how much was kept, and what reading it had dropped before.
+    """Counts of a prepared log: rows read, rows kept, and rows dropped while reading.
 
     mismatch: a sentence where an item table was given that describes no item of the log.
     """

@@ -1,4 +1,4 @@
-"""What a log looks like, in numbers: its profile, history lengths, the popularity of its items, its time span."""
+"""Statistics of a log: profile, history lengths, popularity of its items, time span."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

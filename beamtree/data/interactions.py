@@ -54,8 +54,8 @@ _ALLOWED_TYPES: Mapping[str, tuple[type[pl.DataType], ...]] = {
 class InteractionLog:
     """A checked log in file order: user_id and item_id (Int64 or String), timestamp (Int64 or Float64), no nulls.
 
-    A further column weight (Float32, at least 0) says what each row counts as a target, 0 = nothing: it is history for
-    others. Without it all rows count 1. Columns named context.NAME behind it say in which context somebody acted; null
+    A further column weight (Float32, at least 0) is the weight of each row as a target, 0 = history only. Without
+    it all weights are 1. Columns named context.NAME behind it say in which context somebody acted; null
     = unknown.
     """
 
@@ -104,7 +104,7 @@ def read_interactions(
     rejects_file: str | Path | None = None,
     row_order: bool = False,
 ) -> InteractionLog:
-    """Read who did what when, from any file or table that `tables` knows.
+    """Read interactions from any file or table that `tables` supports.
 
     source: a file, a folder, a glob, or a Polars, pandas or Arrow table.
     columns: beamtree's name -> the name in the file, for user_id, item_id, timestamp, rating and event_type.

@@ -1,4 +1,4 @@
-"""Read what is known about items: item_id, category, title, and any other column."""
+"""Read an item table: item_id, category, title, and any other column."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,7 @@
-"""Which line of a text file a row stands on: asked only once a row turns out to be bad.
+"""Line numbers of rows of a text file, computed only once a row turns out to be bad.
 
 A row is numbered as the fast reader numbers it: from 0, after the header, empty lines of separated text included,
-empty lines of JSON left out. A row whose quoted fields go over several lines stands on the first of them.
+empty lines of JSON left out. A row whose quoted fields span several lines has the number of the first.
 """
 
 import csv

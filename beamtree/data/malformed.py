@@ -1,4 +1,4 @@
-"""The header of a text file, and which of its rows are no rows at all: only asked once the fast reader has given up."""
+"""The header of a text file, and its malformed rows: used only after the fast reader has failed."""
 
 import csv
 import json

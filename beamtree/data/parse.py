@@ -1,6 +1,6 @@
 """Columns of raw ids and of times, whatever type they arrive in, as one of two types each.
 
-A value that cannot be understood becomes null; who reads the file decides whether that stops the job.
+A value that cannot be parsed becomes null; the caller decides whether that is an error.
 """
 
 from datetime import UTC, date, datetime

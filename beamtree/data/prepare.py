@@ -1,4 +1,4 @@
-"""From a log as it was read to a data set, with what its profile decides.
+"""From a log to a data set, with the defaults derived from its profile.
 
 Which users are long enough to be held out, whether seen items may be recommended, how much of a history is read,
 whether tied rows are shuffled: all follow from the log, once, before anything is split or learned, unless a setting
@@ -27,7 +27,7 @@ WORTH_A_SENTENCE: Final = 0.001
 
 @dataclass(frozen=True, eq=False)
 class PreparedLog:
-    """A log ready for learning.
+    """A log prepared for training.
 
     dataset: tied rows shuffled where that was decided, with the features that are read; profile: of the kept users,
     their rows in the order of the file; config: nothing in it is open.
@@ -94,12 +94,12 @@ def decide(config: Config, profile: LogProfile) -> Config:
 
 
 def _history_length(profile: LogProfile) -> int:
-    """How many of the latest items an encoder reads: the history of nearly everybody, within reason."""
+    """The number of latest items that an encoder reads: the history length of nearly all users, within bounds."""
     return min(max(profile.usual_history, SHORTEST_READ), LONGEST_READ)
 
 
 def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
-    """What was decided and why, in sentences; config: one in which nothing is open."""
+    """The derived defaults and their reasons, as sentences; config: fully resolved."""
     return [
         *_explain_held_out(profile, config=config),
         explain_seen_items(profile, config=config),
@@ -128,7 +128,7 @@ def _explain_half_life(config: Config) -> list[str]:
 
 
 def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:
-    """Who is long enough to be held out, why, and how to overrule it; nothing where everybody or nobody is."""
+    """Which users can be held out, why, and how to override it; nothing if all or none can."""
     asked, shortest = config.data.decided_min_held_out, profile.shortest_history
     enough, by_itself = max(asked, shortest), max(profile.long_history, shortest)
     if config.data.holdout == "none" or enough == by_itself == shortest:
@@ -142,7 +142,7 @@ def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:
 
 
 def explain_seen_items(profile: LogProfile, *, config: Config) -> str:
-    """Whether seen items may be recommended, why, and how to overrule it."""
+    """Whether seen items may be recommended, why, and how to override it."""
     excluded = config.retrieval.excludes_seen
     repeats = f"{profile.repeat_share:.1%} of the interactions repeat an item"
     outcome = "seen items are not recommended" if excluded else "seen items may be recommended"

@@ -1,4 +1,4 @@
-"""What kind of log this is: how much people repeat, how many times tie and in which order, how dense it is."""
+"""The profile of a log: share of repeats, ties in time and their order, density."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -76,7 +76,7 @@ class LogProfile:
 
     @property
     def ties_are_sorted(self) -> bool:
-        """Whether tied rows stand in the order of the item ids, so that one of them gives the next away."""
+        """Whether tied rows are sorted by item id, which leaks the next item."""
         return self.tied_pairs >= FEWEST_TIED_PAIRS and self.sorted_share >= SORTED_PAIRS
 
     def lines(self) -> list[str]:

@@ -45,7 +45,7 @@ class PublicFiles:
 
 
 def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where fetched data is kept: BEAMTREE_CACHE, else the platform's usual place for caches."""
+    """The cache directory: BEAMTREE_CACHE, else the platform's default."""
     given = os.environ if environment is None else environment
     if given.get("BEAMTREE_CACHE"):
         return Path(given["BEAMTREE_CACHE"]).expanduser()
@@ -72,8 +72,8 @@ def fetch(
 ) -> PublicFiles:
     """The Parquet files of a public data set, from the cache or from the first source that works.
 
-    original: read these files, fetched by hand, instead of asking the sources; replaces what the cache holds.
-    say: told what is going on. DataError lists why each source failed and what to do by hand.
+    original: read these files, fetched by hand, instead of downloading; replaces the cached ones.
+    say: called with progress messages. DataError lists why each source failed and what to do by hand.
     """
     entry = registry.get(name)
     if entry is None:

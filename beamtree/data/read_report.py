@@ -1,4 +1,4 @@
-"""What reading a log did to its rows, in numbers and in words."""
+"""Counts of rows read, rejected and filtered, and a report on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ Moment = str | float | date
 
 @dataclass(frozen=True)
 class ReadReport:
-    """What reading a log did to its rows. rows_read = rows kept + rejected + filtered + repeated.
+    """Counts of the rows of a log. rows_read = rows kept + rejected + filtered + repeated.
 
-    filters: what rows had to meet, as it was asked for; events: how event types are weighed, None where they are not.
+    filters: the filters applied; events: the weights of event types, None without any.
     """
 
     files: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ def describe_filters(
     until: Moment | None,
     left_out: list[str],
 ) -> tuple[str, ...]:
-    """What rows have to meet, a phrase for each filter that was asked for."""
+    """The filters, one phrase each."""
     filters = [] if min_rating is None else [f"rating at least {min_rating:g}"]
     filters += [f"{EVENT_TYPE} is not {' or '.join(left_out)}"] if left_out else []
     filters += [f"{name} is {' or '.join(values)}" for name, values in event_values.items()]

@@ -1,4 +1,4 @@
-"""What is known of a request beside its history: who asks, and in which context.
+"""Features of a request beside its history: of the user and of the context.
 
 Columns of the user table and context columns of the log are read as features, see `features`. A model keeps what it
 has to remember of the columns, never the users' rows; a request gives values by column, and what it leaves out is

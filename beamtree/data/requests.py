@@ -1,4 +1,4 @@
-"""What a recommender is asked, in dense ids: whole histories, and what may be returned to each."""
+"""Requests in dense ids: whole histories, and the items eligible for each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

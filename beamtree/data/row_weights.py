@@ -1,7 +1,6 @@
-"""What each interaction counts as a target: the weight of its event type, and less the older it is.
+"""Weights of interactions as targets: by event type, decayed by age.
 
-A weight of 0 makes a row history alone: others are read with it, but it is never to be foreseen. Age never takes a
-weight to 0.
+A row of weight 0 is history only: part of inputs, never a target. Decay never takes a weight to 0.
 """
 
 from typing import Final

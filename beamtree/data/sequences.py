@@ -1,4 +1,4 @@
-"""All histories in one flat array, and windows cut out of it when a batch is made."""
+"""All histories in one flat array, and windows cut from it for batches."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sequences:
-    """What every user did, oldest first: user u owns `items[offsets[u]:offsets[u + 1]]`.
+    """The interactions of every user, oldest first: user u owns `items[offsets[u]:offsets[u + 1]]`.
 
     items: int32 (N,), dense item ids; offsets: int64 (users + 1,), from 0 to N, never falling. weights: float32 (N,),
     what each interaction counts as a target, 0 = it is history alone; None = 1 each. Else DataError.

@@ -1,4 +1,4 @@
-"""Who is trained on and who is held out, as spans of the flat sequences.
+"""Training and held-out users, as spans of the flat sequences.
 
 A split copies no interactions: it only names positions in `Sequences.items`. Every function draws from its own
 seed, and dense users are numbered by raw id, so the order of the rows in the log does not change a split.
@@ -51,7 +51,7 @@ class Spans:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Users to evaluate on: the history span is shown, the label span is to be guessed. All arrays (n,)."""
+    """Users to evaluate on: the history span is the input, the label span the labels. All arrays (n,)."""
 
     user: Int32Array
     history_start: Int64Array
@@ -72,7 +72,7 @@ class HeldOut:
         return cut_histories(sequences.items, starts=self.history_start, ends=self.history_end, length=length)
 
     def labels(self, sequences: Sequences, distinct: bool) -> tuple[Int32Array, Int64Array]:
-        """The items to be guessed, flat, and offsets (n + 1,); interactions that may be no targets are left out.
+        """The label items, flat, and offsets (n + 1,); interactions that may not be targets are left out.
 
         With distinct, each item counts once per user, at its first place; without, repeats stay (the paper's protocol).
         """
@@ -254,7 +254,7 @@ def split_by_time(
 
 
 def split_none(sequences: Sequences) -> Split:
-    """Train on everything and hold out nobody: the last fit before a model is shipped."""
+    """Train on all users and hold out none: the last fit before a model is shipped."""
     nobody = np.empty(0, dtype=np.int64)
     empty = HeldOut(nobody.astype(np.int32), nobody, nobody, nobody, nobody)
     train = Spans(_all_users(sequences), sequences.offsets[:-1].copy(), sequences.offsets[1:].copy())

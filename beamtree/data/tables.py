@@ -81,7 +81,7 @@ class Table:
         return self.frame.select(self.row_index.alias(ROW_INDEX), pl.all())
 
     def place(self, row: int) -> str:
-        """Where a row stands, for messages: the line of the file, or the number of the row where there are no lines."""
+        """The place of a row, for messages: the line of the file, or the row number if there are no lines."""
         return f"row {row + 1}" if self.lines is None else f"line {self.lines([row])[0]}"
 
 

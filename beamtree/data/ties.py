@@ -1,6 +1,6 @@
-"""Rows that nothing puts in order, in an order that depends on a seed and on nothing else.
+"""Shuffling of rows with equal timestamps, by seed alone.
 
-Where a file lists the rows of one user and one moment by item, each of them says which items the next one can be.
+If a file sorts the rows of one user and timestamp by item, their order leaks the next item.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Read what is known about users: user_id, and any other column."""
+"""Read a user table: user_id, and any other column."""
 
 from collections.abc import Mapping
 from typing import Final

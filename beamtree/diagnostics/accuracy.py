@@ -25,7 +25,7 @@ class Bounded:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether nothing can be said about its sign."""
+        """Whether the interval includes zero."""
         return self.low <= 0.0 <= self.high
 
 

@@ -10,7 +10,7 @@ from beamtree.types import Int64Array
 
 @dataclass(frozen=True)
 class Average:
-    """A mean over users and its standard error; the error is None where a single user was asked."""
+    """A mean over users and its standard error; the error is None for a single user."""
 
     mean: float
     standard_error: float | None

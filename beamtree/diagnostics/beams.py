@@ -1,4 +1,4 @@
-"""Beam search against an exact scan with the same model: what a narrower beam loses."""
+"""Beam search against an exact scan with the same model: the loss of narrower beams."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class BeamResult:
 
 @dataclass(frozen=True)
 class BeamComparison:
-    """All widths, over so many users; scan_f is F@20 of the exact scan."""
+    """All widths, and the number of users; scan_f is F@20 of the exact scan."""
 
     users: int
     num_leaves: int
@@ -109,7 +109,7 @@ def compare_beams(
 
 
 def num_scanned_users(tree: ItemTree, *, users: int) -> int:
-    """How many of the users are asked: all, unless the catalogue is so large that scanning it takes too long."""
+    """The number of users to scan for: all, unless the catalogue is so large that scanning takes too long."""
     return min(users, max(FEWEST_SCANNED_USERS, MOST_SCANNED_LEAVES // tree.num_leaves))
 
 

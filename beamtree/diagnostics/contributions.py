@@ -79,7 +79,7 @@ class GroupContributions:
 class Contributions:
     """All parts for all groups, everybody first, and level by level.
 
-    median_history: histories of at most so many items are the short ones. popular_items: the number of items that make
+    median_history: histories of at most this length are the short ones. popular_items: the number of items that make
     up half of the training interactions. guided_users: users whose searches were followed down the tree.
     """
 
@@ -99,7 +99,7 @@ class Contributions:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Users (rows of those asked), and those of their labels that count."""
+    """Users (rows of the sample), and those of their labels that count."""
 
     name: str
     rows: Int64Array
@@ -158,7 +158,7 @@ def measure_contributions(
 
 
 def num_contribution_searches(artefact: Artefact, *, users: int) -> int:
-    """What `advance` is told in all, for so many users."""
+    """The total of `advance` for the given number of users."""
     parts = tuple(sorted(arrays_by_part(artefact.weights)))
     if len(parts) < 2:
         return 0

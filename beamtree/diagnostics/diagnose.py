@@ -39,7 +39,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Examined:
-    """A model, the log that it was fitted on, and the held-out users who are asked."""
+    """A model, the log that it was fitted on, and the sample of held-out users."""
 
     artefact: Artefact
     dataset: Dataset
@@ -54,7 +54,7 @@ class Examined:
 
     @property
     def history_length(self) -> int:
-        """How many of the latest items of a history what is learned reads."""
+        """The number of latest items that the trained parts read."""
         lengths = [self.artefact.config.model.attention_history]
         if tower := self.artefact.part("tower"):
             lengths.append(encoder_sizes(tower, width=tower["node_table"].shape[1]).history_length)
@@ -70,7 +70,7 @@ def examine(
     seed: int,
     user_table: Source | None = None,
 ) -> Examined:
-    """Find the model's held-out users in its log again; user_table: the one that it was fitted with.
+    """Recover the model's held-out users from its log; user_table: the one that it was fitted with.
 
     DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
     is held out.

@@ -18,7 +18,7 @@ NUM_ITEMS = 10
 
 @dataclass(frozen=True)
 class ExampleItem:
-    """A recommended item. is_hit: whether the user went on to it; because_of: the title that speaks most for it."""
+    """A recommended item. is_hit: whether it is a label; because_of: the title of the item that contributes most."""
 
     title: str
     is_hit: bool
@@ -37,7 +37,7 @@ class ExampleList:
 
 
 def take_examples(artefact: Artefact, dataset: Dataset, ranked: RankedLists) -> tuple[ExampleList, ...]:
-    """Users evenly spread over those who were asked, whatever they got."""
+    """Users evenly spread over the sample."""
     recommender = Recommender(artefact)
     table = artefact.item_table
     has_titles = TITLE in table.columns

@@ -30,7 +30,7 @@ class SystemExposure:
 
 @dataclass(frozen=True)
 class Exposure:
-    """All systems, the model first, beside what people went on to.
+    """All systems, the model first, beside the labels.
 
     places: recommendations that were given in all. bins: by tenths of the catalogue, the most popular first, the
     model's share of places and the share of the labels.

@@ -1,4 +1,4 @@
-"""How the parts of a score lead the beam, level by level: how far each tells nodes apart, what is missed without it."""
+"""How the parts of a score guide the beam, by level: share of the spread of scores, and recall without each part."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def measure_guidance(
 
 
 def spread_shares(scores: Mapping[str, ScoreNodes], level: int, nodes: Int64Array) -> dict[str, float]:
-    """What each part has of the standard deviation over nodes (n,) of a level; NaN where no part tells them apart."""
+    """Each part's share of the standard deviation over nodes (n,) of a level; NaN if all scores are equal."""
     spreads = {part: float(np.std(score(level, nodes), dtype=np.float64)) for part, score in scores.items()}
     total = sum(spreads.values())
     return {part: spread / total if total > 0.0 else float("nan") for part, spread in spreads.items()}

@@ -10,7 +10,7 @@ from beamtree.diagnostics.report import Diagnostics
 
 @dataclass(frozen=True)
 class Headline:
-    """A number, what it is, and a remark to judge it by."""
+    """A key figure: name, value and remark."""
 
     name: str
     value: str

@@ -31,9 +31,9 @@ class BeamLatency:
 
 @dataclass(frozen=True)
 class Latency:
-    """All widths over so many requests, in milliseconds; scan: the median of a scan of every item.
+    """All widths and the number of requests, in milliseconds; scan: the median of a scan of every item.
 
-    high is the 95th percentile. These are the only numbers of a report that another run does not repeat.
+    high is the 95th percentile. These are the only numbers of a report that are not deterministic.
     """
 
     requests: int

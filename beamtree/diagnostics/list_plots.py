@@ -1,4 +1,4 @@
-"""Figures of what people get: accuracy of the systems, and places by popularity."""
+"""Plots of the recommendations: accuracy of the systems, and popularity of recommended items."""
 
 import numpy as np
 from matplotlib.ticker import PercentFormatter
@@ -29,7 +29,7 @@ def plot_accuracy(accuracy: Accuracy) -> str:
 
 
 def plot_exposure(exposure: Exposure) -> str:
-    """By tenths of the catalogue, the most popular first: places of the lists, beside what people chose."""
+    """Share of recommendations and of labels by tenths of the catalogue, the most popular first."""
     places = np.arange(1, BINS + 1)
     with figure_style():
         figure, [axes] = panels(height=2.6)

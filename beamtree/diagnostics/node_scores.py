@@ -41,7 +41,7 @@ class Occupied:
         self._items_before_leaf = np.concatenate([[0], np.cumsum(tree.item_at_leaf != NOTHING)])
 
     def items_below(self, nodes: Int64Array, level: int) -> Int64Array:
-        """How many items stand below each of some nodes of a level."""
+        """The number of items below each of some nodes of a level."""
         first, end = self.tree.leaf_ranges(nodes, level)
         return np.asarray(self._items_before_leaf[end] - self._items_before_leaf[first])
 

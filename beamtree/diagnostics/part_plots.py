@@ -1,4 +1,4 @@
-"""Figures on the parts of a score: what each adds for which users, and how they lead the beam."""
+"""Plots of the parts of a score: contribution by group of users, and guidance of the beam."""
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter

@@ -24,7 +24,7 @@ MODEL = "this model"
 
 @dataclass(frozen=True, eq=False)
 class RankedLists:
-    """What was recommended to users who have a label that can be hit.
+    """Recommendations for users with a label that can be recommended.
 
     lists: (users, CUTOFF) by system, the model first, best item first, -1 where there was nothing to recommend.
     left_out: why a baseline is missing.
@@ -65,7 +65,7 @@ def rank_for_users(
 
 
 def num_systems(dataset: Dataset, artefact: Artefact) -> int:
-    """How many systems `rank_for_users` asks."""
+    """The number of systems of `rank_for_users`."""
     return 1 + len(choose_baselines("simple", dataset, config=artefact.config))
 
 

@@ -20,7 +20,7 @@ FORMAT_VERSION = 3
 
 @dataclass(frozen=True)
 class Subject:
-    """Which model was looked into, and whom it was asked for.
+    """The model and the sample of users that were examined.
 
     parts: of the score, learned: those of them that are learned, which loss and max-heap are about. sampler: how
     training drew negatives. histories: held-out (history, next item) pairs, a few per user. exact_nodes: levels up to

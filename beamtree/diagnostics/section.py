@@ -21,7 +21,7 @@ class Table:
 @dataclass(frozen=True)
 class Section:
     """One diagnostic on the page. reading: what the numbers say, a paragraph a line; definition: how exactly they are
-    computed; remedy: what to do where it looks bad, empty where there is nothing to advise. tables: below the
+    computed; remedy: what to do about bad values, may be empty. tables: below the
     definition, out of sight until asked for; shown: tables that are always seen.
     """
 

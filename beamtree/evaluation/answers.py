@@ -1,4 +1,4 @@
-"""What can be asked: anything with `search`. A tree by beam or by scan, and whatever scores every item."""
+"""Systems that can be evaluated, through `search`: a tree by beam or by scan, and anything that scores all items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ SCORES_AT_A_TIME = 2**24
 
 
 class Answers(Protocol):
-    """Whatever answers requests."""
+    """A system that recommends items for requests."""
 
     def search(self, requests: Requests, *, k: int) -> SearchResult:
-        """The best k items that each request may get, best first; where fewer are eligible, -1 with score -inf."""
+        """The top k eligible items of each request, best first; -1 with score -inf if fewer are eligible."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class BeamSearch:
-    """Answers of a tree by beam search."""
+    """Beam search over a tree."""
 
     engine: Engine
     beam_width: int
@@ -40,7 +40,7 @@ class BeamSearch:
 
 @dataclass(frozen=True, eq=False)
 class ExactScan:
-    """Answers of a tree by scoring every leaf."""
+    """Exact scan: every leaf is scored."""
 
     engine: Engine
 
@@ -51,7 +51,7 @@ class ExactScan:
 
 @dataclass(frozen=True, eq=False)
 class ScoredItems:
-    """Answers of anything that scores all items; equal scores go to the lower item.
+    """Search over all items by a score function; ties go to the lower item.
 
     score: from requests to scores (requests, items) in an array of their own; filters are applied here. It is asked for
     a block of requests at a time, so that at most `SCORES_AT_A_TIME` scores are in memory together.
@@ -80,7 +80,7 @@ def scored_by(model: Estimator, *, num_items: int) -> ScoredItems:
 
 
 def empty_result(num_requests: int, *, k: int) -> SearchResult:
-    """Nothing found yet for anybody; InputError for a k below 1."""
+    """A result without items; InputError for a k below 1."""
     if k < 1:
         raise InputError(f"Expected k of at least 1, got {k}.")
     items = np.full((num_requests, k), NOTHING, dtype=np.int32)

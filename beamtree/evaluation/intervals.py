@@ -1,4 +1,4 @@
-"""How sure a difference between two systems is: a paired bootstrap over the users that both were asked for."""
+"""Intervals of differences between two systems: a paired bootstrap over users."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """An estimate, and between which values it lies in 95 % of the resamples."""
+    """An estimate with its 95 % bootstrap interval."""
 
     estimate: float
     low: float
@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 
     @property
     def holds_zero(self) -> bool:
-        """Whether nothing can be said about its sign."""
+        """Whether the interval includes zero."""
         return self.low <= 0.0 <= self.high
 
 

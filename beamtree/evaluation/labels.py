@@ -1,4 +1,4 @@
-"""What held-out users went on to do, as far as it can be recommended to them."""
+"""Labels of held-out users, as far as they can be recommended."""
 
 from dataclasses import dataclass
 

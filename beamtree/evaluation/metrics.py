@@ -1,4 +1,4 @@
-"""How good recommendations are, counted against what people did later.
+"""Metrics of recommendations against the labels of users.
 
 Per user and cutoff n, with hits = the distinct items among the first n recommended that are among the user's labels:
     precision  hits / n, also where fewer than n items could be recommended

@@ -1,4 +1,4 @@
-"""What is measured on held-out users, and how: the same questions for every system."""
+"""The evaluation protocol on held-out users, the same for every system."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -68,16 +68,16 @@ def describe_protocol(config: Config, measured: Metrics | None = None) -> str:
 
 
 def excludes_seen(config: Config) -> bool:
-    """Whether items of the history are left out of the answers."""
+    """Whether items of the history are excluded."""
     return config.retrieval.excludes_seen and config.data.protocol != "paper"
 
 
 def evaluate(
     system: Answers, dataset: Dataset, users: HeldOut, *, config: Config, cutoffs: Sequence[int] = CUTOFFS
 ) -> Metrics:
-    """Ask a system for every held-out user who has a label that can be hit, and count what it hits.
+    """Metrics of a system over all held-out users with a label that can be recommended.
 
-    Items that a model was given after the data set, numbered behind its items, may be in the answers: nobody's labels.
+    Items that were added to a model after the data set may be recommended: they count as misses.
     """
     reachable = reachable_labels(users, dataset.sequences, config=config)
     requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)
@@ -88,9 +88,9 @@ def evaluate(
 
 
 def held_out_requests(dataset: Dataset, users: HeldOut, *, exclude_seen: bool) -> Requests:
-    """Held-out users as a recommender sees them: their whole histories, when they ask, and what it must not return.
+    """Requests of held-out users: whole histories, times and excluded items.
 
-    They ask with what is read of them, in the context of their first held-out interaction.
+    They have the features of the user and the context of the first held-out interaction.
     """
     last, features = users.history_end - 1, dataset.features
     return Requests(

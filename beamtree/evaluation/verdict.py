@@ -1,4 +1,4 @@
-"""One honest line under a table: is the model ahead of the best baseline, level with it, or behind?"""
+"""The verdict under a table: is the model ahead of the best baseline, level with it, or behind?"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Verdict:
 
 
 def verdict_metric(cutoffs: Sequence[int]) -> str:
-    """What systems are judged by: F at the usual cutoff where it is among these, else at the first of them."""
+    """The metric of the verdict: F at the usual cutoff if it is among these, else at the first of them."""
     return f"f@{USUAL_CUTOFF if USUAL_CUTOFF in cutoffs else cutoffs[0]}"
 
 
@@ -73,7 +73,7 @@ def judge(
 ) -> Verdict:
     """The model against the baseline that is best in a metric, the first one among equals; one baseline or more.
 
-    learning: names of those that learn.
+    learning: names of the trained ones.
     """
     best = max(baselines, key=lambda name: baselines[name][metric])
     values, others = model.per_user[metric], baselines[best].per_user[metric]

@@ -1,4 +1,4 @@
-"""Lists of items that alone a user may be given: a table with a row for each such user, and the list as a column."""
+"""Allow lists of users: a table with one row per user, and the list of items as a column."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ def by_user(lists: pl.DataFrame) -> dict[Id, list[Id]]:
 
 
 def within(allow: ItemFilter | None, ids: Ids) -> ItemFilter:
-    """What a filter for everybody lets pass of a list for one user."""
+    """The items of a user's list that also pass the common filter."""
     if allow is None:
         return ids
     if isinstance(allow, pl.Expr):

@@ -48,7 +48,7 @@ def beam_search(
 
 
 def exact_scan(tree: ItemTree, score_nodes: ScoreNodes, *, eligibility: Eligibility, request: int, k: int) -> Ranking:
-    """The best min(k, eligible) leaves of all: what a beam as wide as the leaf level finds."""
+    """The best min(k, eligible) of all leaves, as a beam as wide as the leaf level finds them."""
     leaves = _enterable(np.arange(tree.num_leaves), tree.height, eligibility=eligibility, request=request)
     scores = score_nodes(tree.height, leaves)
     best = _top(scores, k)
@@ -56,7 +56,7 @@ def exact_scan(tree: ItemTree, score_nodes: ScoreNodes, *, eligibility: Eligibil
 
 
 def widened(beam_width: int, num_excluded: ArrayLike) -> Int64Array:
-    """Beam widths for requests that exclude so many leaves: they grow by as many, at most to twice the width."""
+    """Beam widths for requests with excluded leaves: wider by their number, at most twice the width."""
     return beam_width + np.minimum(np.asarray(num_excluded, dtype=np.int64), beam_width)
 
 

@@ -1,4 +1,4 @@
-"""Why an item is recommended: what each part of the score gave it, and how the beam came to its leaf."""
+"""Explanations: the contribution of each part of the score to an item, and the path of the beam to its leaf."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ MEMORY = "memory"
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What the score of leaves loses when an item is left out of the history.
+    """The drop of the score of leaves when an item is removed from the history.
 
     items: (m,), distinct items of a history, the latest first; losses: (m, n), of each of n leaves.
     """
@@ -46,7 +46,7 @@ class LeftOut:
 
 
 def leave_one_out(scorer: Scorer, history: Int32Array, *, level: int, nodes: Int64Array) -> LeftOut:
-    """Leave each of the latest items out of a history (positions,), wherever it stands in it, and score again."""
+    """Remove each of the latest items from a history (positions,), all its occurrences, and score again."""
     items = list(dict.fromkeys(history[::-1][:MAX_LEFT_OUT].tolist()))
     histories = [history, *(history[history != item] for item in items)]
     prepared = scorer.prepare(Requests(Histories.of_lists(histories)))
@@ -82,13 +82,13 @@ class Explainer:
             self.memory, self.scorers = memory, {**self.scorers, MEMORY: scorer.with_memory(memory)}
 
     def prepare(self, requests: Requests) -> "Explanations":
-        """Ready to explain any item to these requests."""
+        """Prepare explanations of any items for these requests."""
         return Explanations(self, requests)
 
     def reasons(self, history: Int32Array, items: Int32Array) -> list[tuple[HistoryEvidence, ...]]:
-        """For each of some items (n,) the items of a history (positions,) that speak for it, the strongest first.
+        """For each of some items (n,) the items of a history (positions,) that contribute most, the strongest first.
 
-        Memory tells its reasons itself; those of the tower are what it loses without an item.
+        For memory by its counts, for the tower by the drop of its score without the item.
         """
         found = [self._memory_reasons(history, item) for item in items.tolist()]
         if TOWER in self.scorers:
@@ -107,7 +107,7 @@ class Explainer:
         return [(MEMORY, Reason(reason.item, gate * reason.strength)) for reason in reasons]
 
     def _evidence(self, reasons: list[tuple[str, Reason]]) -> tuple[HistoryEvidence, ...]:
-        """The strongest reasons of all parts; an item that speaks through several is named once, with the strongest."""
+        """The strongest contributions of all parts; an item with several is listed once, with the strongest."""
         strongest: dict[int, tuple[str, Reason]] = {}
         for part, reason in sorted(reasons, key=lambda given: -given[1].strength):
             strongest.setdefault(reason.item, (part, reason))
@@ -128,7 +128,7 @@ class Explainer:
 
 
 class Explanations:
-    """Explains items to the requests that it was prepared for."""
+    """Explanations of items for prepared requests."""
 
     def __init__(self, explainer: Explainer, requests: Requests) -> None:
         self._explainer = explainer
@@ -136,7 +136,7 @@ class Explanations:
         self._prepared = {part: scorer.prepare(requests) for part, scorer in explainer.scorers.items()}
 
     def of(self, request: int, items: Int32Array) -> tuple[Explanation, ...]:
-        """Where the scores of dense items (n,) come from, for one of the requests."""
+        """Explanations of the scores of dense items (n,), for one of the requests."""
         explainer = self._explainer
         leaves = explainer.tree.leaf_of_item[items].astype(np.int64)
         shares = {
@@ -157,9 +157,9 @@ class Explanations:
 
 @dataclass(frozen=True)
 class BeamLevel:
-    """A level of the search. nodes: those that were kept, best first; dropped: the best of the others, at most 1,000.
+    """A level of the search. nodes: those kept, best first; dropped: the best of the others, at most 1,000.
 
-    size: nodes of the level; scored: how many were looked at; cutoff: score of the last one that was kept.
+    size: nodes of the level; scored: number of nodes scored; cutoff: score of the last node kept.
     """
 
     level: int
@@ -175,7 +175,7 @@ class BeamLevel:
 
 @dataclass(frozen=True)
 class PathStep:
-    """A node on the way to an item, and where the beam stood there.
+    """A node on the path to an item.
 
     searched: false above the first level that the beam did not keep whole; rank: among all that were scored, from 1.
     """
@@ -191,7 +191,7 @@ class PathStep:
 
 @dataclass(frozen=True)
 class BeamTrace:
-    """How a search went. width: after widening; exact: all eligible items were scored."""
+    """Trace of a search. width: after widening; exact: all eligible items were scored."""
 
     width: int
     exact: bool
@@ -222,7 +222,7 @@ class SeenLevel:
 
 
 def trace_search(engine: Engine, request: Requests, *, items: Int32Array, k: int, beam_width: int) -> SearchTrace:
-    """Search once more for one request with the reference search, and tell what it saw and how it came to items."""
+    """Repeat the search of one request with the reference search, and return its levels and the paths to items."""
     tree = engine.tree
     eligibility = Eligibility.of(request, tree)
     width = int(widened(max(beam_width, k), eligibility.num_excluded(0)))
@@ -236,7 +236,7 @@ def trace_search(engine: Engine, request: Requests, *, items: Int32Array, k: int
 def watch_search(
     tree: ItemTree, score_nodes: ScoreNodes, *, eligibility: Eligibility, request: int, beam_width: int, k: int
 ) -> list[SeenLevel]:
-    """What the reference search sees on the levels that it searches, from the top down; the leaves alone in a scan."""
+    """The nodes scored by the reference search on each level, from the top down; the leaves alone in a scan."""
     seen: list[SeenLevel] = []
 
     def record(level: int, nodes: Int64Array) -> Float32Array:

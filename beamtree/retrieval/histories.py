@@ -1,4 +1,4 @@
-"""Where the histories of users come from when a request names a user."""
+"""Histories of users, for requests by user id."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,7 +16,7 @@ class HistoryStore(Protocol):
     """Histories by user."""
 
     def of(self, user: Id) -> Sequence[Id] | pl.Series | None:
-        """Raw item ids of one user, oldest first; None for a user that is not known."""
+        """Raw item ids of one user, oldest first; None for an unknown user."""
         ...
 
 
@@ -32,7 +32,7 @@ class LogHistories:
         self._items: pl.Series = frame[ITEM_ID]
 
     def of(self, user: Id) -> pl.Series | None:
-        """Raw item ids of one user, oldest first; None for a user whom the log does not have."""
+        """Raw item ids of one user, oldest first; None for a user that is not in the log."""
         if self.users.first_of_wrong_type([user]) is not None:
             return None
         dense = int(self.users.encode([user])[0])

@@ -1,4 +1,4 @@
-"""A score whose parts the compiled kernels know: they search it by themselves, at the machine's speed."""
+"""The scorer of the compiled kernels, which also run the search."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -21,7 +21,7 @@ from beamtree.types import AnyArray, Float32Array, Int64Array
 
 
 class NativeScorer:
-    """The kernels' score over the arrays of a model, which stay where they lie."""
+    """The kernels' score over the arrays of a model, without copies."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""From requests in raw ids to recommendations in raw ids: the one way that Python, command line and server take.
+"""From requests in raw ids to recommendations in raw ids, for Python, command line and server alike.
 
-Here and nowhere else: looking up ids, unknown ids, stored histories, exclusion, which requests are searched together,
-popular items where neither a known item nor a feature says anything of who asks.
+The only place for: id lookup, unknown ids, stored histories, exclusion, batching of requests, and popular items for
+requests without known items and features.
 """
 
 from collections import defaultdict
@@ -40,9 +40,9 @@ NO_ITEMS = np.empty(0, dtype=np.int32)
 
 @dataclass(frozen=True, eq=False)
 class EncodedRequest:
-    """A request in dense ids: known items of the history, oldest first, items it must not get, items it may get.
+    """A request in dense ids: known items of the history, oldest first, excluded items, allowed items.
 
-    has_features: whether it says something of who asks, or of the context, that the score reads.
+    has_features: whether it has features of the user or the context that the score reads.
     """
 
     request: RecommendRequest
@@ -55,7 +55,7 @@ class EncodedRequest:
 
     @property
     def is_cold_start(self) -> bool:
-        """Whether the model knows nothing of who asks: no item of the history, and no feature."""
+        """Whether there is nothing to score with: no known item of the history, and no feature."""
         return not len(self.history) and not self.has_features
 
 
@@ -117,7 +117,7 @@ class Recommender:
     def most_popular(self) -> Int32Array:
         """Items that may be returned (present items,) by falling popularity, equal ones by rising dense id.
 
-        Of late, where the trend counts in the score: whoever asks without a history gets what others want now.
+        By recent popularity if the score has a trend.
         """
         demand: AnyArray = self.artefact.popularity
         if self.artefact.weights.get("memory/weights.trend", 0.0) > 0.0:
@@ -128,7 +128,7 @@ class Recommender:
         return popular[~np.isin(popular, removed)] if removed.size else popular
 
     def remember(self, memory: Memory) -> None:
-        """Answer and explain with another counted memory from the next request on; everything else stays.
+        """Replace the memory, from the next request on.
 
         InputError where the score is not searched by the kernels.
         """
@@ -144,7 +144,7 @@ class Recommender:
     def recommend(
         self, requests: Iterable[RecommendRequest], *, histories: HistoryStore | None = None
     ) -> list[Recommendations]:
-        """Answers in the order of the requests. histories: whose history is whose, for requests by user.
+        """Answers in the order of the requests. histories: stored histories, for requests by user.
 
         IdTypeError for ids of the other kind, UnknownIdsError and ColdStartError where the options make them errors.
         """
@@ -209,7 +209,7 @@ class Recommender:
         return list(self.explainer.prepare(request).of(0, dense))
 
     def trace(self, encoded: EncodedRequest, answer: Recommendations) -> SearchTrace:
-        """How the beam went for a request, and the paths of the items that it got."""
+        """The trace of the search for a request, and the paths of its items."""
         options = encoded.request.options
         items = self.ids.encode(answer.items)
         return trace_search(
@@ -218,7 +218,7 @@ class Recommender:
 
     @cached_property
     def explainer(self) -> Explainer:
-        """Tells the parts of the score apart."""
+        """Explains scores by their parts."""
         explainer = Explainer(self.artefact, ids=self.ids, parts=self._parts)
         if self._remembered is not None:
             explainer.remember(self._remembered)
@@ -342,7 +342,7 @@ def _stored_history(request: RecommendRequest, histories: HistoryStore | None) -
 
 
 def _refuse_cold_starts(encoded: Sequence[EncodedRequest]) -> None:
-    """ColdStartError where a request without any known item does not want popular ones."""
+    """ColdStartError for a request without known items that does not fall back to popular ones."""
     cold = [one for one in encoded if one.is_cold_start and one.request.options.fallback == "error"]
     if cold:
         raise ColdStartError(

@@ -1,4 +1,4 @@
-"""What a recommender is asked and what it answers, in raw ids: the same values for Python, command line and server."""
+"""Requests and recommendations in raw ids, the same for Python, command line and server."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -48,9 +48,9 @@ ItemFilter = Ids | pl.Expr | Allow
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RecommendOptions:
-    """What does not depend on who asks.
+    """Options that do not depend on the user.
 
-    k: how many items. beam: nodes kept per level, None = the model's setting. exclude_seen: leave out items of the
+    k: number of items. beam: nodes kept per level, None = the model's setting. exclude_seen: leave out items of the
     history, None = the model's setting. allow: only these items may be returned, None = all. exclude: none of these
     may. fallback: what a history without any known item gets, popular items or an error. unknown: ids that the model
     has never seen are passed over (and reported in the answer), or refused. explain: say for each item how much each
@@ -101,8 +101,8 @@ class RecommendRequest:
 
 @dataclass(frozen=True)
 class HistoryEvidence:
-    """An item of the history that speaks for a recommendation: its title where known, what it adds to the score, and
-    the part of the score that it speaks through.
+    """An item of the history that contributes to a recommendation: its title if known, its contribution to the
+    score, and the part of the score.
     """
 
     item_id: Id
@@ -113,10 +113,10 @@ class HistoryEvidence:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where the score of an item comes from.
+    """Explanation of the score of an item.
 
-    parts: what each part of the score gave; they add up to the score. because_of: items of the history that memory
-    connects with the item, or without which the tower would score it lower, the strongest first.
+    parts: contribution of each part; they add up to the score. because_of: items of the history that contribute
+    through memory or tower, the strongest first.
     """
 
     item_id: Id

@@ -1,4 +1,4 @@
-"""What a search gives, in dense ids."""
+"""The result of a search, in dense ids."""
 
 from dataclasses import dataclass
 

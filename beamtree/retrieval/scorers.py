@@ -1,4 +1,4 @@
-"""From a model's arrays to a scorer: in the kernels where they know all of its parts, else in torch."""
+"""From a model's arrays to a scorer: in the kernels if they support all of its parts, else in torch."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class RemembersAnew(Scorer, Protocol):
-    """A scorer that can be given another memory without being built again."""
+    """A scorer whose memory can be replaced without rebuilding it."""
 
     def with_memory(self, memory: Memory) -> Scorer:
         """The same score with this memory."""
@@ -70,7 +70,7 @@ def build_scorer(
 
 
 def tell_items(parts: "Mapping[str, MakePart] | None", item_table: pl.DataFrame) -> "dict[str, MakePartOnTree]":
-    """What makes each part, once it is told what is known of the items: a row for each dense item."""
+    """Factories of the parts, bound to the item table (one row per dense item)."""
 
     def told(make: "MakePart") -> "MakePartOnTree":
         return lambda tree, config, generator: make(tree, config, generator=generator, item_table=item_table)
@@ -79,7 +79,7 @@ def tell_items(parts: "Mapping[str, MakePart] | None", item_table: pl.DataFrame)
 
 
 def check_part_names(names: Iterable[str]) -> None:
-    """InputError for names that parts from outside cannot have, because they mean something else already."""
+    """InputError for names of custom parts that are already taken."""
     for name in names:
         if name in KERNEL_PARTS or name in TAKEN_COLUMNS or not name or "/" in name:
             raise InputError(
@@ -90,7 +90,7 @@ def check_part_names(names: Iterable[str]) -> None:
 
 
 def unknown_parts(weights: Mapping[str, AnyArray]) -> list[str]:
-    """The names of those parts that beamtree does not know by itself: they are searched in torch alone."""
+    """The names of custom parts, which are searched in torch."""
     return sorted(arrays_by_part(weights).keys() - KERNEL_PARTS)
 
 

@@ -1,4 +1,4 @@
-"""Scores of chosen items: for pairs of a user and an item, or for histories and items, as tables."""
+"""Scores of given items: for pairs of a user and an item, or for histories and items, as tables."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Items near an item: in the tree, by their learned vectors, or by what followed what in the log."""
+"""Similar items: by the tree, by learned vectors, or by co-occurrence."""
 
 from functools import cached_property
 from typing import Literal
@@ -18,7 +18,7 @@ _PARTS_OF: dict[Similarity, tuple[str, ...]] = {"embedding": ("attention", "towe
 
 
 class SimilarItems:
-    """Neighbours of the items of one model. kinds: what the model can tell besides the tree, the best first."""
+    """Similar items of one model. kinds: similarities that the model has besides the tree, the best first."""
 
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact

@@ -1,4 +1,4 @@
-"""Recommendations for many at once, as tables: for bare histories, or for the users of a log."""
+"""Recommendations as tables: for histories, or for the users of a log."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def recommend_histories(
 class UserRecommendations:
     """Tables user_id, item_id, score, rank for users of a log, REQUESTS_AT_A_TIME users at a time.
 
-    allow_lists: ids that alone some users may get, by user; everybody else goes by the options.
+    allow_lists: allowed ids by user; other users are not restricted by them.
     """
 
     recommender: Recommender
@@ -198,7 +198,7 @@ def _table(
 
 
 def _explanations(recommender: Recommender, answers: Sequence[Recommendations]) -> dict[str, pl.Series]:
-    """What each part gave, the ids of the history that speak for the item, and through which part; null if popular."""
+    """Contributions of the parts, contributing ids of the history, and their parts; null for popular items."""
     listed = [one for answer in answers for one in answer.explanations or [None] * len(answer.items)]
     shares = {
         part: pl.Series([None if one is None else one.parts[part] for one in listed], dtype=pl.Float32)

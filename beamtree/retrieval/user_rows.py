@@ -1,4 +1,4 @@
-"""What a user table says of users, as requests give it: values by column, of those that a model reads."""
+"""Features of users from a user table: values by column, for the columns that a model reads."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from beamtree.errors import InputError
 
 
 class UserRows:
-    """Rows of a user table by raw id; nothing is known of users whom it does not have.
+    """Rows of a user table by raw id; users without a row have no features.
 
     InputError where the model was fitted without a user table.
     """

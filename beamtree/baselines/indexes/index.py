@@ -1,4 +1,4 @@
-"""An index over vectors: what it is, and how it answers requests with filters."""
+"""Indexes over vectors, and search with filters over them."""
 
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class VectorIndex(Protocol):
 
     @property
     def usual_effort(self) -> int:
-        """Where it stands unless somebody moves it, one of the efforts."""
+        """The default effort, one of the efforts."""
         ...
 
     @property

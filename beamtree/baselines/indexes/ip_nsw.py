@@ -29,7 +29,7 @@ class IpNsw:
     width: int = 150
 
     def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "IpNswIndex":
-        """As `BuildIndex`. One thread builds: with several, the graph would depend on who was first."""
+        """As `BuildIndex`. Built by one thread: with several, the graph would depend on their timing."""
         import faiss
 
         del queries, budget

@@ -1,6 +1,6 @@
 """IVF-PQ: inverted lists of product-quantised vectors (Jégou, Douze, Schmid, TPAMI 2011). Needs faiss.
 
-Not in the paper; the index that most people would take first. Sizes after faiss' guidelines: 4 sqrt(items) lists,
+Not in the paper; the usual first choice. Sizes after faiss' guidelines: 4 sqrt(items) lists,
 residuals from the list's centre in a byte for every two dimensions, a quarter of the lists probed.
 """
 

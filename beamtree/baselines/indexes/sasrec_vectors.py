@@ -1,4 +1,4 @@
-"""SASRec's item vectors, and what it expects after a history as the query. Needs torch."""
+"""SASRec's item vectors, and its encoded history as the query. Needs torch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

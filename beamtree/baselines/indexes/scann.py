@@ -77,7 +77,7 @@ PUBLISHED_SCANN = Scann(leaves=2000, dims_per_block=4, reordered=0, searched_sha
 
 @dataclass(frozen=True, eq=False)
 class ScannIndex:
-    """A searcher over so many vectors; reordered: as in `Scann`, or twice what is asked for if that is more."""
+    """A searcher with its number of vectors; reordered: as in `Scann`, or twice what is asked for if that is more."""
 
     searcher: Any
     num_items: int

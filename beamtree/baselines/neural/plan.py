@@ -41,7 +41,7 @@ class Pace:
 
 
 def make_plan(recipe: Recipe, *, num_instances: int, trials: int, seconds: float | None, pace: Pace) -> Plan:
-    """The plan for so many trials; seconds: all that is left, None = epochs alone decide, and the pace plays no part.
+    """The plan for some trials; seconds: the remaining ones, None = epochs alone decide, and the pace plays no part.
 
     Steps are planned so that the learning rate has decayed when the seconds are over.
     """

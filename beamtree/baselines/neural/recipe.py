@@ -12,8 +12,8 @@ from beamtree.training.schedule import Decay
 class Recipe:
     """How a network learns.
 
-    history_length: latest items that are read; None = as many the encoder of the score reads.
-    targets: so many interactions after a history are its targets, all at once; 1 = the very next.
+    history_length: latest items that are read; None = as many as the encoder of the score reads.
+    targets: number of interactions after a history that are its targets; 1 = the very next.
     embedding_init: item vectors start at random, or from a truncated SVD of the user-item matrix.
     learning_rates: peaks to choose from by short trials, judged on validation users; the first one without these.
     batch_size: instances per step. epochs: at most so many; a budget of seconds may end the training before.

@@ -1,4 +1,4 @@
-"""What a system hands over to be learned: a fresh network, its instances, its learner, and what it then answers."""
+"""A training task: a fresh network, its instances, its learner, and the search over the result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,5 +60,5 @@ def warm_start_of(
 
 
 def parts_of(rows: int, *, device: torch.device) -> int:
-    """How many parts a batch of so many rows is divided into: at most as many as torch uses threads now."""
+    """The number of parts of a batch of the given rows: at most the number of torch threads."""
     return min(torch.get_num_threads(), max(1, rows // ROWS_OF_A_PART)) if device.type == "cpu" else 1

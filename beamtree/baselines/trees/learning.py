@@ -1,4 +1,4 @@
-"""The loop that all tree systems share: learn over the tree, place the items anew, and keep the best round."""
+"""The loop of all tree systems: train over the tree, reassign the items, keep the best round."""
 
 import logging
 import math
@@ -84,12 +84,12 @@ def first_rounds(run: TreeRun) -> Rounds:
 
 
 def index_of(run: TreeRun, rounds: Rounds, *, make_scorer: MakeScorer) -> BeamIndex:
-    """The best round as something that can be asked."""
+    """The index of the best round."""
     return beam_index(run, rounds.best_weights, rounds.best_tree, make_scorer=make_scorer)
 
 
 def beam_index(run: TreeRun, weights: Mapping[str, AnyArray], tree: ItemTree, *, make_scorer: MakeScorer) -> BeamIndex:
-    """Weights over a tree as something that can be asked."""
+    """Beam search with weights over a tree."""
     index_bytes = weights["attention/node_table"].nbytes + tree.item_at_leaf.nbytes + tree.leaf_of_item.nbytes
     engine = Engine(make_scorer(weights, tree, run.config), tree)
     return BeamIndex(engine, run.config.retrieval.beam_width, index_bytes)
@@ -191,7 +191,7 @@ class _TimeIsUpError(Exception):
 
 
 def _replant(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) -> None:
-    """Place the items anew by the round that was just finished; where time does not suffice, they stay."""
+    """Reassign the items by the finished round; if there is no time, they stay."""
     assert method.replant is not None
     learned = plan.steps * run.batch_size
     per_item = max(1, round(RELEARNED_SHARE * learned / len(run.dataset.items)))

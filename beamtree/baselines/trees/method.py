@@ -1,4 +1,4 @@
-"""What tells one tree system from another: how it learns, what it searches by, and how it places the items anew."""
+"""What distinguishes tree systems: loss, search score, and reassignment of the items."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

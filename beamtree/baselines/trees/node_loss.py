@@ -1,4 +1,4 @@
-"""Node-wise binary cross-entropy: each node is a yes-or-no question of its own (TDM, JTM and PLT)."""
+"""Node-wise binary cross-entropy (TDM, JTM and PLT)."""
 
 from dataclasses import dataclass
 

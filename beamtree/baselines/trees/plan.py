@@ -1,4 +1,4 @@
-"""How a fit is divided: so many rounds of so many steps, within the instances and the seconds that there are."""
+"""The plan of a fit: rounds and steps within the budget of instances and seconds."""
 
 import time
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What all tree systems share: the sizes of the network, what a training instance is, and how a fit is divided up.
+"""Settings shared by all tree systems: sizes of the network, training instances, plan of a fit.
 
 Taken from the paper: a binary tree that starts from the items' categories, DIN over the latest 69 items in ten windows,
 vectors of 24 numbers, hidden layers of 128, 64 and 24, batches of 100, the next item as the only target.

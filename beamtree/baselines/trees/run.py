@@ -1,4 +1,4 @@
-"""One tree system being fitted: what it learns from, what it may cost, and where it keeps its state."""
+"""One fit of a tree system: its data, its budget, and its state."""
 
 import hashlib
 import json

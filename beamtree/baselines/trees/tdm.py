@@ -1,4 +1,4 @@
-"""TDM (Zhu et al., KDD 2018): node-wise binary cross-entropy, uniform negatives, and a tree that is clustered anew.
+"""TDM (Zhu et al., KDD 2018): node-wise binary cross-entropy, uniform negatives, and a reclustered tree.
 
 Positives are the target's leaf and its ancestors, negatives are drawn uniformly from each level without replacement,
 and histories are items with vectors of their own. Between rounds, four updates as in the comparison's paper, the items

@@ -1,1 +1,1 @@
-"""`beamtree reproduce`: the experiments of the DTR paper by name, on anyone's log."""
+"""`beamtree reproduce`: the experiments of the DTR paper by name, on any log."""

@@ -63,7 +63,7 @@ _EXPERIMENTS = (
     Experiment(
         Heading(
             "inference-time",
-            "time to answer all test users",
+            "time to recommend for all test users",
             "Tables 3 and 8",
             "DTR is fastest on three of four logs; only ScaNN is faster, on the largest.",
         ),
@@ -82,7 +82,7 @@ _EXPERIMENTS = (
     Experiment(
         Heading(
             "tree-updating",
-            "F@20 over the rounds in which model and tree are learned in turn",
+            "F@20 over alternating rounds of model and tree",
             "Figure 3",
             "F@20 rises with the first updates and then converges; DTR(T-RL) > DTR(T) > DTR(U) > JTM throughout.",
         ),
@@ -107,7 +107,7 @@ _EXPERIMENTS = (
     Experiment(
         Heading(
             "branching",
-            "F@20 over the children of a node, from random trees, with as many negatives in all",
+            "F@20 over the branching factor, from random trees, with the same total number of negatives",
             "Figure 5",
             "F@20 rises with more branches, most of all that of DTR(U).",
         ),
@@ -186,15 +186,15 @@ OUTSIDE = MappingProxyType(
             ),
             _outside(
                 "draws",
-                "DTR(T) with other starts, corrections and modes of the draws down the tree",
+                "DTR(T) with other starts, corrections and modes of the top-down negatives",
                 "Equations 20 to 23, published code",
-                "Draws start at the root; the published code starts at a level and corrects otherwise.",
+                "Paths start at the root; the published code starts at a level and has another correction.",
             ),
             _outside(
                 "labels",
                 "DTR(T-RL) with labels by subtree, by child, normalised and soft",
                 "Equations 13 to 15, published code",
-                "Rectified labels raise F@20 over plain ones; the published code has a laxer test.",
+                "Rectified labels raise F@20 over plain ones; the published code has a weaker test.",
             ),
             _outside(
                 "placement",

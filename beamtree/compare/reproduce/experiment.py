@@ -1,4 +1,4 @@
-"""An experiment of the paper: which systems with which settings are fitted, and what is made of their results."""
+"""An experiment of the paper: systems, their settings, and the evaluation of their results."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Variant:
-    """A system with settings of its own. published_as: what the paper's tables call it, None where they lack it.
+    """A system with its settings. published_as: its name in the paper's tables, None if it is not in them.
 
     changes: as in `Task`; setting: names them in labels, such as "branching 4"; at: their place on an axis.
     """
@@ -51,7 +51,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What was measured so far of an experiment. with_paper: show the paper's figures beside."""
+    """Results of an experiment so far. with_paper: show the published figures beside them."""
 
     variants: Sequence[Variant]
     summary: Summary

@@ -1,4 +1,4 @@
-"""What the paper's tables say, as they are printed (paper.json); its plots come without numbers."""
+"""The figures of the paper's tables (paper.json); its plots are printed without numbers."""
 
 import json
 from collections.abc import Mapping

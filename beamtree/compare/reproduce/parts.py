@@ -1,4 +1,4 @@
-"""What the reports of experiments are made of: accuracy and costs beside the paper's, sweeps, curves."""
+"""Sections of the reports of experiments: accuracy and costs beside the published ones, sweeps, curves."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,10 +36,12 @@ def accuracy_part(evidence: Evidence) -> Part:
 
 
 def order_part(evidence: Evidence) -> Part:
-    """Whether the paper's order among trees holds, and how ours stands to each system."""
+    """Whether the paper's ranking of trees holds, and the ratio of ours to each system."""
     tables = [order_among_trees(evidence.summary), ours_over_others(evidence.summary)]
     text = order_sentence(evidence.summary) or "Fewer than two of the paper's trees are measured."
-    return Part("order", "The order among trees, and ours over each", text, [one for one in tables if one is not None])
+    return Part(
+        "order", "The ranking of trees, and ours over each system", text, [one for one in tables if one is not None]
+    )
 
 
 def cost_part(
@@ -129,8 +131,8 @@ def rounds_part(evidence: Evidence) -> Part:
         tuple((f"{at:g}", *(_at(points, at) for points in lines.values())) for at in rounds),
     )
     text = (
-        "F@20 of validation users with the best weights of each round; between rounds the tree is learned anew. Means "
-        "over the seeds that got there."
+        "F@20 of validation users with the best weights of each round; between rounds the tree is relearned. Means "
+        "over the seeds that reached the round."
     )
     return Part("rounds", "F@20 over rounds", text, [table], plot_lines(lines, x="round"))
 
@@ -155,8 +157,8 @@ def instances_part(evidence: Evidence) -> Part:
     )
     table = Table(("system", "seeds", "instances so far", "latest F@20", "highest F@20"), rows)
     text = (
-        "F@20 of validation users while training goes on, with the learning rate that was kept. A curve that is still "
-        "growing is shown as far as it is; a system that starts from another counts that one's instances too."
+        "F@20 of validation users during training, with the chosen learning rate. Unfinished curves are "
+        "shown so far; a system initialised from another includes that one's instances."
     )
     return Part("instances", "F@20 over instances", text, [table], plot_lines(lines, x="instances"))
 

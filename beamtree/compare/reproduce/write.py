@@ -21,7 +21,7 @@ def write_experiment(
     parts = [part for part in experiment.parts(evidence) if any(table.rows for table in part.tables)]
     if evidence.summary.rows:
         tables = (accuracy_table(evidence.summary), cost_table(evidence.summary))
-        text = "Everything that was measured of these fits, the best first."
+        text = "All measurements of these fits, the best first."
         parts.append(Part("fits", "All fits", text, tables))
     name = experiment.heading.name
     text = _markdown(experiment, evidence, parts, about)

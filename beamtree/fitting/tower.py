@@ -19,9 +19,12 @@ WITHOUT_HISTORY_EVERY = round(1.0 / NO_HISTORY_SHARE)
 """Of these, one in so many is asked without its history, where features of users and contexts are read."""
 
 
-def build_tower(run: FitRun, encoder: NextItemModel, tree: ItemTree) -> dict[str, AnyArray]:
-    """The arrays of a tower over a tree, named by part."""
-    expectations = training_expectations(run, encoder)
+def build_tower(
+    run: FitRun, encoder: NextItemModel, tree: ItemTree, *, expectations: Float32Array | None = None
+) -> dict[str, AnyArray]:
+    """The arrays of a tower over a tree, named by part; expectations: see `training_expectations`, if they are known."""
+    if expectations is None:
+        expectations = training_expectations(run, encoder)
     on_step = run.stop_while("building the tower")
     inner = inner_vectors(encoder.item_vectors(), expectations, tree, on_step=on_step)
     return {f"tower/{name}": array for name, array in tower_arrays(encoder, tree, inner=inner).items()}

@@ -32,7 +32,8 @@ SUBTREE_LEAVES = 256
 """A subtree has at most so many leaves."""
 FEWEST_INSTANCES = 20
 """Targets below a subtree from which on its likelihood says something."""
-MOST_INSTANCES = 8192
+MOST_INSTANCES = 4096
+"""New targets that the likelihood is measured on: a second or two of encoding."""
 FEWEST_ITEMS = 3
 """Two items have one order."""
 

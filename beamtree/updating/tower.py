@@ -12,7 +12,7 @@ from beamtree.fitting.tower import build_tower, training_expectations
 from beamtree.model.next_item import NextItemModel
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
-from beamtree.types import AnyArray, Float64Array, Int64Array
+from beamtree.types import AnyArray, Float32Array, Float64Array, Int64Array
 from beamtree.updating.encoder import Continuation, learn_on, saved_encoder
 from beamtree.updating.rows import ExtendedLog
 from beamtree.updating.subtrees import (
@@ -85,22 +85,33 @@ def learn_tower(
         continuation=continuation,
     )
     run = _run(extended, split, config=config, continuation=continuation)
-    arrays = build_tower(run, encoder.cpu(), tree) | {"tower/weight": grown.weights["tower/weight"]}
-    fallen = _fallen(run, encoder, targets, PlacedVectors(tree, arrays[NODE_TABLE]), before=before)
+    expectations = training_expectations(run, encoder.cpu())
+    arrays = build_tower(run, encoder, tree, expectations=expectations)
+    arrays["tower/weight"] = grown.weights["tower/weight"]
+    placed = PlacedVectors(tree, arrays[NODE_TABLE])
+    fallen = _fallen(run, encoder, targets, placed, before=before, expectations=expectations)
     return LearnedTower(arrays, moments, fallen)
 
 
 def _fallen(
-    run: FitRun, encoder: NextItemModel, targets: NewTargets, placed: PlacedVectors, *, before: Float64Array
+    run: FitRun,
+    encoder: NextItemModel,
+    targets: NewTargets,
+    placed: PlacedVectors,
+    *,
+    before: Float64Array,
+    expectations: Float32Array,
 ) -> FallenSubtrees | None:
-    """Place fallen subtrees anew, and keep those that gain; before: log-likelihoods (targets,) before learning on."""
+    """Place fallen subtrees anew, and keep those that gain.
+
+    before: log-likelihoods (targets,) before learning on; expectations: as for `re_place`.
+    """
     tree, level = placed.tree, subtree_level(placed.tree)
     after = _likelihoods(encoder, targets, placed)
     roots = tree.item_ancestors(targets.items, level)
     fallen = fallen_subtrees(roots, before=before, after=after)
     if not len(fallen):
         return None
-    expectations = training_expectations(run, encoder)
     on_step = run.stop_while("placing subtrees anew")
     on_step()
     candidate = re_place(placed, fallen.tolist(), level=level, expectations=expectations, seed=run.config.training.seed)

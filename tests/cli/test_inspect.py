@@ -24,7 +24,7 @@ def test_a_report_and_its_numbers_are_written(beamtree: Command, folder: Path) -
     assert page.startswith("<!doctype html>")
     numbers = json.loads((folder / "look.json").read_text(encoding="utf-8"))
     assert (numbers["subject"]["users"], numbers["subject"]["group"]) == (3, "test")
-    assert numbers["attention"]["labels"]["estimator"] == "popularity"
+    assert numbers["labels"]["estimator"] == "popularity"
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(("look", ".look"))) == [
         "look.html",
         "look.json",
@@ -50,7 +50,7 @@ def test_a_model_of_tower_and_memory_is_looked_into(beamtree: Command) -> None:
     assert "hit rate@20" in shown.out
     numbers = json.loads(beamtree(*INSPECT, "--held-out", "test", "--json").out)
     assert numbers["parts"]["parts"] == ["memory", "tower"]
-    assert numbers["attention"] is None
+    assert numbers["labels"] is None
     page = Path("report.html").read_text(encoding="utf-8")
     assert "What each part contributes" in page
     assert "Rectified labels" not in page
@@ -76,10 +76,10 @@ def test_the_estimator_is_trained_when_asked_for_and_kept(beamtree: Command) -> 
     assert "Learning the estimator" in trained.message
     again = beamtree(*INSPECT, "--json")
     assert "Learning the estimator" not in again.message
-    assert json.loads(again.out)["attention"]["labels"] == json.loads(trained.out)["attention"]["labels"]
-    assert json.loads(again.out)["attention"]["labels"]["estimator"] == "encoder"
+    assert json.loads(again.out)["labels"] == json.loads(trained.out)["labels"]
+    assert json.loads(again.out)["labels"]["estimator"] == "encoder"
     asked = json.loads(beamtree(*INSPECT, "--estimator", "popularity", "--json").out)
-    assert asked["attention"]["labels"]["estimator"] == "popularity"
+    assert asked["labels"]["estimator"] == "popularity"
 
 
 @pytest.mark.usefixtures("folder")
@@ -87,10 +87,10 @@ def test_the_estimator_of_a_fit_is_found_again(beamtree: Command) -> None:
     small = ("--set", "estimator.epochs=1", "--set", "estimator.width=4", "--set", "estimator.recipe.layers=1")
     assert "Learning the estimator" in beamtree(*FIT, "--method", "dtr-t-rl", *small).message
     looked = beamtree(*INSPECT, "--json")
-    assert json.loads(looked.out)["attention"]["labels"]["estimator"] == "encoder"
+    assert json.loads(looked.out)["labels"]["estimator"] == "encoder"
     assert "Learning the estimator" not in looked.message
     elsewhere = json.loads(beamtree(*INSPECT, "--estimator-cache", "elsewhere", "--json").out)
-    assert elsewhere["attention"]["labels"]["estimator"] == "popularity"
+    assert elsewhere["labels"]["estimator"] == "popularity"
     assert "estimator: reused, " in beamtree(*FIT, "--method", "dtr-t-rl", *small, "--rounds", "2").message
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -125,11 +126,12 @@ def test_ctrl_c_leaves_a_report_of_what_there_is(folder: Path) -> None:
     assert "## F@20 over instances" in (folder / "out" / "tree-updating.md").read_text()
 
 
-def test_the_list_names_all_eleven(beamtree: Command) -> None:
+def test_the_list_names_all_experiments(beamtree: Command) -> None:
     listed = json.loads(beamtree("reproduce", "--list", "--json").out)
     names = "results sequential inference-time training-time memory tree-updating negatives branching dimension"
-    assert {one["name"] for one in listed} == {*names.split(), "adaptive", "perturbation"}
-    assert all("Table" in one["paper"] or "Figure" in one["paper"] for one in listed)
+    outside = "adaptive draws labels placement bound perturbation"
+    assert {one["name"] for one in listed} == {*names.split(), *outside.split()}
+    assert all(re.match("Table|Figure|Equation|Theorem", one["paper"]) for one in listed)
     assert {one["command"] for one in listed} >= {"beamtree reproduce results", "python -m research.reproduce adaptive"}
     assert "tree-updating" in beamtree("reproduce").out
 
@@ -177,4 +179,4 @@ def test_sweeps_are_the_papers() -> None:
         "branching": [2, 4, 6, 8, 10],
         "dimension": [12, 16, 20, 24, 28, 32],
     }
-    assert set(OUTSIDE) == {"adaptive", "perturbation"}
+    assert set(OUTSIDE) == {"adaptive", "draws", "labels", "placement", "bound", "perturbation"}

@@ -55,10 +55,10 @@ def create_app(service: Service, *, lifespan: Lifespan[FastAPI] | None = None) -
             app.include_router(forget_routes(service, service.events))
     app.include_router(page_routes(PAGE))
     _answer_errors(app, service)
-    if service.settings.cors_origins:
+    if service.settings.cors_origin:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(service.settings.cors_origins),
+            allow_origins=list(service.settings.cors_origin),
             allow_methods=["GET", "POST"],
             allow_headers=["Content-Type", "X-Request-ID", "Idempotency-Key"],
         )

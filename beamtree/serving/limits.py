@@ -14,15 +14,15 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    body_bytes: int = Field(1_048_576, ge=1024, description="bytes of a request body")
-    batch: int = Field(64, ge=1, description="recommendation requests in one call")
-    history: int = Field(5000, ge=1, description="items of a history; of a stored one, the latest so many are used")
-    k: int = Field(1000, ge=1, description="items of one answer")
-    beam: int = Field(2000, ge=1, description="beam width")
-    ids: int = Field(10_000, ge=1, description="ids in `exclude` or in `allow`")
-    explained: int = Field(4, ge=1, description="requests of one call that may ask for an explanation")
-    events: int = Field(1000, ge=1, description="events in one call")
-    items: int = Field(1000, ge=1, description="items that one call may add, and that it may remove")
+    body: int = Field(1_048_576, ge=1024, description="Bytes of a request body.")
+    batch: int = Field(64, ge=1, description="Recommendation requests in one call.")
+    history: int = Field(5000, ge=1, description="Items of a history; of a stored one, the latest are used.")
+    k: int = Field(1000, ge=1, description="Items of one answer.")
+    beam: int = Field(2000, ge=1, description="Beam width.")
+    ids: int = Field(10_000, ge=1, description="Ids in `exclude` or in `allow`.")
+    explained: int = Field(4, ge=1, description="Requests with `explain` in one call.")
+    events: int = Field(1000, ge=1, description="Events in one call.")
+    items: int = Field(1000, ge=1, description="Items that one call may add, or remove.")
 
     @property
     def elements(self) -> int:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from math import inf
 
 import uvicorn
 
@@ -49,7 +50,7 @@ def serve(
     log_queue: where log lines go, whose losses are counted. ArtefactError where the model cannot be served, InputError
     where the address is taken or fewer files may be open than connections.
     """
-    _allow_open_files(settings.connections + SPARE_CONNECTIONS + SPARE_FILES)
+    _allow_open_files(settings.max_connections + SPARE_CONNECTIONS + SPARE_FILES)
     listening = _listen(settings)
     try:
         service = build_service(settings, log=log)
@@ -64,9 +65,7 @@ def serve(
         )
         watch.start()
     connections = Connections(
-        ConnectionLimits(
-            clients=settings.connections, seconds=settings.timeout_seconds, unread_bytes=settings.unread_bytes
-        ),
+        ConnectionLimits(clients=settings.max_connections, seconds=settings.timeout, unread_bytes=settings.max_unread),
         count_dropped=service.metrics.connection_dropped,
     )
     service.metrics.watch_connections(connections)
@@ -117,8 +116,8 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
     if log is not None or settings.events is not None:
         file, stored = None, None
         if settings.events is not None:
-            file = EventFile(settings.events, lock_seconds=settings.timeout_seconds)
-            stored = UserEvents(settings.events, lock_seconds=settings.timeout_seconds)
+            file = EventFile(settings.events, lock_seconds=settings.timeout)
+            stored = UserEvents(settings.events, lock_seconds=settings.timeout)
         histories = Histories(log, stored=stored, latest=settings.limits.history)
         metrics.watch_history_cache(lambda: histories.cached_bytes)
         if file is not None:
@@ -127,15 +126,15 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
                 outdate=histories.outdate,
                 outdate_all=histories.outdate_all,
                 queue=settings.queue,
-                timeout_seconds=settings.timeout_seconds,
-                keep_seconds=DAY * settings.keep_events_days,
+                timeout_seconds=settings.timeout,
+                keep_seconds=inf if settings.keep_events_days is None else DAY * settings.keep_events_days,
             )
             if settings.live and settings.events is not None:
                 live = LiveEvents(
                     settings.events,
                     current=lambda: deployment.current,
                     histories=histories,
-                    lock_seconds=settings.timeout_seconds,
+                    lock_seconds=settings.timeout,
                 )
                 metrics.watch_live_events(lambda: live.num_interactions)
                 live.start()
@@ -178,7 +177,7 @@ def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
     if native.is_available():
         native.set_threads(settings.threads)
         threads, together = PREPARING_AND_SEARCHING, SEARCHED_TOGETHER
-    queue, seconds = settings.queue, settings.timeout_seconds
+    queue, seconds = settings.queue, settings.timeout
     return (
         SearchPool(
             "searches",

@@ -32,7 +32,7 @@ def error_response(error: ApiError) -> Response:
 
 async def read_json(request: Request, body: TypeAdapter[Body], *, settings: ServerSettings) -> Body:
     """The body of a request, validated within the limits; ApiError where it does not arrive, or is invalid."""
-    text = await _read_body(request, max_bytes=settings.limits.body_bytes, seconds=settings.timeout_seconds)
+    text = await _read_body(request, max_bytes=settings.limits.body, seconds=settings.timeout)
     try:
         return body.validate_json(text, context=settings.limits)
     except ValidationError as error:

@@ -26,6 +26,19 @@ PROTOCOL = ("data.protocol=paper", "data.min_interactions=15")
 """As published; --set may change them."""
 MINUTES = 10.0
 CUTOFFS = (20, 40)
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", help="Interaction log: a file, folder or glob of CSV, TSV, Parquet or NDJSON."),
+]
+InstancesOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Train trees on this number of instances in total, instead of by time."),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(min=0.05, help="Time limit of each fit. [10; trees with --instances: no limit]"),
+]
+
 Catalogue = Callable[[], "Mapping[str, Experiment]"]
 
 
@@ -36,21 +49,12 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
     def reproduce(
         name: Annotated[str | None, typer.Argument(help="The experiment; without it, list all.")] = None,
         *,
-        data: Annotated[
-            str | None,
-            typer.Option("--data", help="Interaction log: a file, folder or glob of CSV, TSV, Parquet or NDJSON."),
-        ] = None,
+        data: DataOption = None,
         items: ItemsOption = None,
         paper: Annotated[bool, typer.Option("--paper", help="Show the published figures beside ours.")] = False,
         systems: Annotated[str | None, typer.Option(help="Only these of its systems, separated by commas.")] = None,
-        instances: Annotated[
-            int | None,
-            typer.Option(min=1, help="Train trees on this number of instances in total, instead of by time."),
-        ] = None,
-        budget_minutes: Annotated[
-            float | None,
-            typer.Option(min=0.05, help="Time limit of each fit. [10; trees with --instances: no limit]"),
-        ] = None,
+        instances: InstancesOption = None,
+        budget_minutes: BudgetOption = None,
         seeds: SeedsOption = 1,
         jobs: JobsOption = 1,
         assignments: Annotated[
@@ -88,13 +92,7 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
         minutes = MINUTES if budget_minutes is None else budget_minutes
         about = About(Path(data).stem or data, minutes, seeds, command=f"{program} {shlex.join(_own_arguments())}")
         write = partial(_write, experiment, variants, tasks, about, with_paper=paper, out=out)
-        with results_folder(out):
-            try:
-                run_shown(tasks, out, jobs=jobs)
-            except InterruptedTraining:
-                write()
-                raise
-            written = write()
+        written = _run(tasks, write, jobs=jobs, out=out)
         if as_json:
             results.print_json((out / f"{name}.json").read_text(encoding="utf-8"))
             return
@@ -127,6 +125,17 @@ class _Limits:
     def _counts_instances(self, variant: "Variant") -> bool:
         listed = SYSTEMS.get(variant.system)
         return self._instances is not None and (listed is None or listed.family == "tree")
+
+
+def _run(tasks: Sequence[Task], write: Callable[[], str], *, jobs: int, out: Path) -> str:
+    """All fits, and what was written of them at the end, or when they were interrupted."""
+    with results_folder(out):
+        try:
+            run_shown(tasks, out, jobs=jobs)
+        except InterruptedTraining:
+            write()
+            raise
+        return write()
 
 
 def _task(

@@ -75,47 +75,14 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
         if stream is not None:
             _write_json_line(stream, event)
         match event:
-            case LogPrepared() | ModelUpdated():
-                messages.print(bullet_list(event.lines), markup=False, soft_wrap=True)
-            case EpochCutShort():
-                messages.print(bullet_list([event.line]), markup=False, soft_wrap=True)
             case StepDone():
                 show(event.learner, event.step)
                 bar.update(task, total=event.total_steps, loss=event.loss, instances=event.instances)
-            case Validated():
-                mark = "[green]best[/]" if event.is_best else ""
-                messages.print(
-                    f"epoch {event.epoch:5.2f}  validation recall@20 {event.metrics['recall@20']:.4f}  "
-                    f"F@20 {event.metrics['f@20']:.4f}  NDCG@20 {event.metrics['ndcg@20']:.4f}  {mark}"
-                )
             case Resumed():
                 show(event.learner, event.step)
                 messages.print(f"Resumed after step {event.step:,}.")
-            case EstimatorAwaited():
-                said = f"Another run trains the estimator {event.directory}: waiting for {event.holder}."
-                messages.print(said, markup=False)
-            case TreeRelearned():
-                messages.print(
-                    f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "
-                    f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
-                )
-            case PartsWeighed():
-                weights = " ".join(f"{name}={weight:g}" for name, weight in event.weights.items())
-                how = "" if event.is_calibrated else "usual weights, "
-                reached = "" if event.metric is None else f"validation F@20 {event.metric:.4f}, "
-                messages.print(f"all parts together: {how}{reached}{event.seconds:.0f} s", markup=False)
-                if weights:
-                    messages.print(f"--set keeps these weights: {weights}", markup=False, soft_wrap=True)
-            case WorkersDone():
-                pace = 1000.0 * event.seconds / max(1, event.steps - 1)
-                messages.print(
-                    f"{event.workers} workers: {pace:.1f} ms a step, in which each sent "
-                    f"{event.bytes_sent / 1e6 / max(1, event.steps):.2f} MB to the others."
-                )
-            case StoppedEarly():
-                messages.print(
-                    f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."
-                )
+            case _:
+                _announce(event, messages)
 
     try:
         with bar:
@@ -123,6 +90,46 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
     finally:
         if stream is not None:
             stream.close()
+
+
+def _announce(event: Event, messages: Console) -> None:
+    """Print what an event says, where that is worth a line."""
+    match event:
+        case LogPrepared() | ModelUpdated():
+            messages.print(bullet_list(event.lines), markup=False, soft_wrap=True)
+        case EpochCutShort():
+            messages.print(bullet_list([event.line]), markup=False, soft_wrap=True)
+        case Validated():
+            mark = "[green]best[/]" if event.is_best else ""
+            messages.print(
+                f"epoch {event.epoch:5.2f}  validation recall@20 {event.metrics['recall@20']:.4f}  "
+                f"F@20 {event.metrics['f@20']:.4f}  NDCG@20 {event.metrics['ndcg@20']:.4f}  {mark}"
+            )
+        case EstimatorAwaited():
+            said = f"Another run trains the estimator {event.directory}: waiting for {event.holder}."
+            messages.print(said, markup=False)
+        case TreeRelearned():
+            messages.print(
+                f"round {event.round}: tree relearned, {event.moved_share:.0%} of the items moved, log-likelihood "
+                f"{event.score_before:,.0f} -> {event.score_after:,.0f}"
+            )
+        case PartsWeighed():
+            weights = " ".join(f"{name}={weight:g}" for name, weight in event.weights.items())
+            how = "" if event.is_calibrated else "usual weights, "
+            reached = "" if event.metric is None else f"validation F@20 {event.metric:.4f}, "
+            messages.print(f"all parts together: {how}{reached}{event.seconds:.0f} s", markup=False)
+            if weights:
+                messages.print(f"--set keeps these weights: {weights}", markup=False, soft_wrap=True)
+        case WorkersDone():
+            pace = 1000.0 * event.seconds / max(1, event.steps - 1)
+            messages.print(
+                f"{event.workers} workers: {pace:.1f} ms a step, in which each sent "
+                f"{event.bytes_sent / 1e6 / max(1, event.steps):.2f} MB to the others."
+            )
+        case StoppedEarly():
+            messages.print(
+                f"Stopped at step {event.step:,}: validation has not improved since step {event.best_step:,}."
+            )
 
 
 class _Status(ProgressColumn):

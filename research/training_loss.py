@@ -9,9 +9,7 @@ from beamtree.diagnostics.levels import LevelPlan
 from beamtree.diagnostics.node_scores import ScorerOf
 from beamtree.diagnostics.sampling import log_softmax, log_total, top_down_log_q
 from beamtree.retrieval.beam import ScoreNodes
-
-Float64Array = npt.NDArray[np.float64]
-Int32Array = npt.NDArray[np.int32]
+from beamtree.types import Float64Array, Int32Array
 
 
 def training_loss(

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import CutoffsOption, ItemsOption, parse_cutoffs
-from beamtree.cli.task_table import results_folder, run_shown
+from beamtree.cli.options import CutoffsOption, ItemsOption, JobsOption, SeedsOption, parse_cutoffs
+from beamtree.cli.task_table import print_list, results_folder, run_shown
 from beamtree.compare.systems import SYSTEMS, System, choose_systems
 from beamtree.compare.task import Task
 from beamtree.config import Config
@@ -36,8 +35,8 @@ def compare(
         typer.Option(help="all; quick: ours, and those that take seconds; or names separated by commas."),
     ] = "all",
     budget_minutes: Annotated[float, typer.Option(min=0.05, help="Time limit of each fit.")] = 10.0,
-    seeds: Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")] = 1,
-    jobs: Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")] = 1,
+    seeds: SeedsOption = 1,
+    jobs: JobsOption = 1,
     cutoffs: CutoffsOption = None,
     assignments: Annotated[
         list[str] | None,
@@ -94,12 +93,10 @@ def _list(systems: Sequence[System], *, as_json: bool) -> None:
     if as_json:
         results.print_json(json.dumps([system.facts() for system in systems]))
         return
-    table = Table(title="Systems", title_justify="left", title_style="bold")
-    for column in ("name", "family", "what it is", "needs"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    rows = []
     for system in systems:
         facts = system.facts()
         needs = "" if facts["extra"] is None else f"beamtree[{facts['extra']}]"
         missing = "" if facts["is_installed"] else ", not installed"
-        table.add_row(system.name, system.family, facts["description"], escape(needs + missing))
-    results.print(table)
+        rows.append((system.name, system.family, facts["description"], escape(needs + missing)))
+    print_list("Systems", ("name", "family", "what it is", "needs"), rows)

@@ -39,6 +39,8 @@ BeamOption = Annotated[int | None, typer.Option("--beam", min=1, help="Beam widt
 CutoffsOption = Annotated[
     str | None, typer.Option("--cutoffs", help="List lengths for the metrics, such as 5,10,20; default 20,40.")
 ]
+SeedsOption = Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")]
+JobsOption = Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")]
 ClusterOption = Annotated[
     str | None,
     typer.Option(

@@ -4,16 +4,16 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from beamtree.cli.console import messages, results
 from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ItemsOption
-from beamtree.cli.task_table import results_folder, run_shown
+from beamtree.cli.options import ItemsOption, JobsOption, SeedsOption
+from beamtree.cli.task_table import print_list, results_folder, run_shown
 from beamtree.compare.systems import SYSTEMS
 from beamtree.compare.task import Task, read_result
 from beamtree.config import MAX_EPOCHS, Config
@@ -26,6 +26,19 @@ PROTOCOL = ("data.protocol=paper", "data.min_interactions=15")
 """As published; --set may change them."""
 MINUTES = 10.0
 CUTOFFS = (20, 40)
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", help="Interaction log: a file, folder or glob of CSV, TSV, Parquet or NDJSON."),
+]
+InstancesOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Train trees on this number of instances in total, instead of by time."),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(min=0.05, help="Time limit of each fit. [10; trees with --instances: no limit]"),
+]
+
 Catalogue = Callable[[], "Mapping[str, Experiment]"]
 
 
@@ -36,23 +49,14 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
     def reproduce(
         name: Annotated[str | None, typer.Argument(help="The experiment; without it, list all.")] = None,
         *,
-        data: Annotated[
-            str | None,
-            typer.Option("--data", help="Interaction log: a file, folder or glob of CSV, TSV, Parquet or NDJSON."),
-        ] = None,
+        data: DataOption = None,
         items: ItemsOption = None,
         paper: Annotated[bool, typer.Option("--paper", help="Show the published figures beside ours.")] = False,
         systems: Annotated[str | None, typer.Option(help="Only these of its systems, separated by commas.")] = None,
-        instances: Annotated[
-            int | None,
-            typer.Option(min=1, help="Train trees on this number of instances in total, instead of by time."),
-        ] = None,
-        budget_minutes: Annotated[
-            float | None,
-            typer.Option(min=0.05, help="Time limit of each fit. [10; trees with --instances: no limit]"),
-        ] = None,
-        seeds: Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")] = 1,
-        jobs: Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")] = 1,
+        instances: InstancesOption = None,
+        budget_minutes: BudgetOption = None,
+        seeds: SeedsOption = 1,
+        jobs: JobsOption = 1,
         assignments: Annotated[
             list[str] | None,
             typer.Option("--set", help="One setting for all systems: data.protocol=clean. Repeat as needed."),
@@ -81,30 +85,14 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
         config = Config.load(assignments=[*PROTOCOL, *(assignments or [])], overrides={"log": reading.settings()})
         limits = _Limits(instances or experiment.instances, budget_minutes)
         tasks = [
-            Task(
-                variant.system,
-                seed,
-                log=data,
-                items=items,
-                settings=limits.settings(variant, config),
-                budget_seconds=limits.seconds(variant),
-                cutoffs=CUTOFFS,
-                label=variant.label if variant.changes else None,
-                changes=dict(variant.changes),
-                systems_module=experiment.systems_module,
-            )
+            _task(variant, seed, log=data, items=items, config=config, limits=limits, module=experiment.systems_module)
             for seed in range(seeds)
             for variant in variants
         ]
         minutes = MINUTES if budget_minutes is None else budget_minutes
         about = About(Path(data).stem or data, minutes, seeds, command=f"{program} {shlex.join(_own_arguments())}")
-        with results_folder(out):
-            try:
-                run_shown(tasks, out, jobs=jobs)
-            except InterruptedTraining:
-                _write(experiment, variants, tasks, about, with_paper=paper, out=out)
-                raise
-            written = _write(experiment, variants, tasks, about, with_paper=paper, out=out)
+        write = partial(_write, experiment, variants, tasks, about, with_paper=paper, out=out)
+        written = _run(tasks, write, jobs=jobs, out=out)
         if as_json:
             results.print_json((out / f"{name}.json").read_text(encoding="utf-8"))
             return
@@ -137,6 +125,34 @@ class _Limits:
     def _counts_instances(self, variant: "Variant") -> bool:
         listed = SYSTEMS.get(variant.system)
         return self._instances is not None and (listed is None or listed.family == "tree")
+
+
+def _run(tasks: Sequence[Task], write: Callable[[], str], *, jobs: int, out: Path) -> str:
+    """All fits, and what was written of them at the end, or when they were interrupted."""
+    with results_folder(out):
+        try:
+            run_shown(tasks, out, jobs=jobs)
+        except InterruptedTraining:
+            write()
+            raise
+        return write()
+
+
+def _task(
+    variant: "Variant", seed: int, *, log: str, items: str | None, config: Config, limits: _Limits, module: str
+) -> Task:
+    return Task(
+        variant.system,
+        seed,
+        log=log,
+        items=items,
+        settings=limits.settings(variant, config),
+        budget_seconds=limits.seconds(variant),
+        cutoffs=CUTOFFS,
+        label=variant.label if variant.changes else None,
+        changes=dict(variant.changes),
+        systems_module=module,
+    )
 
 
 def _write(
@@ -197,12 +213,8 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         results.print_json(json.dumps([heading.facts() for heading in headings]))
         return
-    table = Table(title="Experiments of the paper", title_justify="left", title_style="bold")
-    for column in ("name", "what", "paper", "command"):
-        table.add_column(column, overflow="fold", no_wrap=column == "name")
-    for heading in headings:
-        table.add_row(*heading.facts().values())
-    results.print(table)
+    rows = [list(heading.facts().values()) for heading in headings]
+    print_list("Experiments of the paper", ("name", "what", "paper", "command"), rows)
 
 
 def _product() -> "Mapping[str, Experiment]":

@@ -1,14 +1,14 @@
 """A live table of running fits, with the remaining time."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.live import Live
 from rich.table import Table
 
-from beamtree.cli.console import messages
+from beamtree.cli.console import messages, results
 from beamtree.compare.runner import Progress, run_tasks
 from beamtree.compare.task import Task
 from beamtree.errors import InputError
@@ -33,6 +33,16 @@ def run_shown(tasks: Sequence[Task], out: Path, *, jobs: int) -> list[Progress]:
     """As `run_tasks`, with a live table among the messages."""
     with Live(console=messages, refresh_per_second=2, transient=True) as live:
         return run_tasks(tasks, out, jobs=jobs, show=lambda now: live.update(progress_table(now, jobs=jobs)))
+
+
+def print_list(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table of what there is to choose from; the first column, a name to type, stays on one line."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
 
 
 def progress_table(progress: Sequence[Progress], *, jobs: int) -> Table:

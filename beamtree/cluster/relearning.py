@@ -1,15 +1,13 @@
 """Scoring where items could stand, on a cluster: each task reads the instances of some items and scores these."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from beamtree.cluster.connection import Cluster, connected
-from beamtree.training.instances import TrainingInstances
-from beamtree.training.relearn import AddScores, Stage, score_candidates
-from beamtree.tree.item_tree import ItemTree
+from beamtree.training.relearn import StageScoring, score_candidates
 from beamtree.types import Float64Array, Int64Array
 
 TASKS_PER_WORKER = 4
@@ -21,18 +19,7 @@ class ClusterScoring:
 
     cluster: Cluster
 
-    def __call__(
-        self,
-        tree: ItemTree,
-        instances: TrainingInstances,
-        chosen: Int64Array,
-        node_of_item: Int64Array,
-        /,
-        *,
-        add_scores: AddScores,
-        stage: Stage,
-        on_step: Callable[[], None],
-    ) -> Float64Array:
+    def __call__(self, scoring: StageScoring, on_step: Callable[[], None]) -> Float64Array:
         """Score (items, candidates) of each item for the candidates below its node; NaN rows for items without data.
 
         The instances of an item are added up by one task, in their order: sums are those of one process up to what the
@@ -40,11 +27,12 @@ class ClusterScoring:
         """
         with connected(self.cluster) as ray:
             tasks = TASKS_PER_WORKER * self.cluster.num_workers()
-            targets = instances.targets()[chosen]
+            tree, chosen = scoring.tree, scoring.chosen
+            targets = scoring.instances.targets()[chosen]
             up_to = np.cumsum(np.bincount(targets, minlength=tree.num_items))
             bounds = np.searchsorted(up_to, len(chosen) * np.arange(1, tasks) / tasks, side="left") + 1
             bounds = np.concatenate([[0], np.minimum(bounds, tree.num_items), [tree.num_items]])
-            shared = ray.put((tree, instances, node_of_item, add_scores, stage))
+            shared = ray.put(scoring)
             task = ray.remote(num_cpus=self.cluster.threads)(_scores_of_items)
             pending = []
             for first, end in pairwise(bounds):
@@ -57,20 +45,11 @@ class ClusterScoring:
             return np.concatenate(ray.get(pending))
 
 
-def _scores_of_items(
-    shared: tuple[ItemTree, TrainingInstances, Int64Array, AddScores, Stage],
-    chosen: Int64Array,
-    first: int,
-    end: int,
-    threads: int,
-) -> Float64Array:
+def _scores_of_items(scoring: StageScoring, chosen: Int64Array, first: int, end: int, threads: int) -> Float64Array:
     """The scores of the items first to end - 1, whose instances the chosen ones are."""
     from beamtree import native
 
     if native.is_available():
         native.set_threads(threads)
-    tree, instances, node_of_item, add_scores, stage = shared
-    sums = score_candidates(
-        tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage, on_step=lambda: None
-    )
+    sums = score_candidates(replace(scoring, chosen=chosen), lambda: None)
     return sums[first:end].copy()  # only their pages of the whole array were ever touched

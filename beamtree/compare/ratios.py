@@ -30,17 +30,17 @@ def ratio(row: Row, other: Row, *, metric: str = METRIC) -> Interval | None:
     return Interval(*(1.0 + bound for bound in found))
 
 
-def ours_over_others(summary: Summary, *, ours: str = OURS) -> Table | None:
+def ours_over_others(summary: Summary) -> Table | None:
     """Ratios of ours to each other system, best first; None where ours was not measured."""
-    own = next((row for row in summary.rows if row.name == ours), None)
-    others = [row for row in summary.rows if row.name != ours]
+    own = next((row for row in summary.rows if row.name == OURS), None)
+    others = [row for row in summary.rows if row.name != OURS]
     if own is None or not others:
         return None
     rows = []
     for other in others:
         found = [ratio(own, other, metric=metric) for metric in RATIO_METRICS]
         rows.append((other.name, other.family, *map(shown, found), verdict(found[0])))
-    return Table(("system", "family", f"{ours} over it, F@20", "NDCG@20", f"{ours} is"), tuple(rows), (0, 1, 4))
+    return Table(("system", "family", f"{OURS} over it, F@20", "NDCG@20", f"{OURS} is"), tuple(rows), (0, 1, 4))
 
 
 def order_among_trees(summary: Summary) -> Table | None:

@@ -10,7 +10,6 @@ import polars as pl
 
 from beamtree.compare.systems import SYSTEMS
 from beamtree.evaluation.intervals import Interval, difference, relative_difference
-from beamtree.types import Float64Array
 
 METRIC = "f@20"
 Result = dict[str, Any]
@@ -18,16 +17,15 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One system. results: one for each seed. per_user: METRIC of each user, the mean over seeds (users,).
+    """One system. results: one for each seed. interval: of METRIC, the mean over seeds, over users.
 
-    interval: of that mean, over users. behind: relative difference to the best system, -0.03 = 3 % behind; None for
-    the best one itself, and if the best has no hits or other users.
+    behind: relative difference to the best system, -0.03 = 3 % behind; None for the best one itself, and if the best
+    has no hits or other users.
     """
 
     name: str
     family: str
     results: Sequence[Result]
-    per_user: Float64Array
     interval: Interval
     behind: Interval | None
 
@@ -80,7 +78,6 @@ def summarise(results: Sequence[Result]) -> Summary:
                 name,
                 family_of(measured[name][0]),
                 measured[name],
-                per_user[name],
                 interval=difference(per_user[name], np.zeros_like(per_user[name]), seed=seed),
                 behind=None
                 if name == order[0] or not best.any() or per_user[name].shape != best.shape

@@ -52,6 +52,7 @@ LAST_NAMES = (
 )  # fmt: skip
 
 BOOKS_PER_AUTHOR = 6
+BOOKS_PER_READER = (5, 45)
 TOPICS_PER_GENRE = 24
 TOPICS_PER_READER = 3
 SAME_AUTHOR, SAME_TOPIC, OWN_TOPICS = 0.4, 0.4, 0.15
@@ -66,10 +67,8 @@ class Bookshop:
     items: pl.DataFrame
 
 
-def make_bookshop(
-    num_books: int, num_readers: int, *, seed: int, books_per_reader: tuple[int, int] = (5, 45)
-) -> Bookshop:
-    """A shop with the given numbers of books and readers, and the range of books per reader, in order of time."""
+def make_bookshop(num_books: int, num_readers: int, *, seed: int) -> Bookshop:
+    """A shop with the given numbers of books and readers; each reader has read 5 to 45 of them, in order of time."""
     generator = np.random.default_rng(seed)
     num_topics = len(GENRES) * TOPICS_PER_GENRE
     num_authors = max(num_topics, num_books // BOOKS_PER_AUTHOR)
@@ -78,7 +77,7 @@ def make_bookshop(
     topic_of_book = topic_of_author[author_of_book]
     popularity = generator.pareto(1.3, size=num_books) + 0.25
     shelf = _Shelf(author_of_book, topic_of_book, popularity)
-    lengths = generator.integers(*books_per_reader, size=num_readers, endpoint=True)
+    lengths = generator.integers(*BOOKS_PER_READER, size=num_readers, endpoint=True)
     own_topics = generator.choice(
         num_topics, size=(num_readers, TOPICS_PER_READER), p=_zipf(num_topics, generator, power=0.6)
     )

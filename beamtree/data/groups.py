@@ -75,15 +75,6 @@ def group_sizes(
     return sizes[0], sizes[1]
 
 
-def draw_users(users: Int32Array, *, size: int | None, seed: int) -> Int32Array:
-    """A seeded sample of users of the given size, ascending; all if there are no more, or if no size is given."""
-    if size is None or size >= len(users):
-        return users
-    if size < 1:
-        raise SettingsError(f"evaluated_users is 1 or more, got {size}.")
-    return np.sort(np.random.default_rng(seed).choice(users, size=size, replace=False))
-
-
 def check_shares(validation_share: float, test_share: float) -> None:
     """SettingsError where the shares are negative or leave nothing."""
     if not (0 <= validation_share < 1 and 0 <= test_share < 1 and validation_share + test_share < 1):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 
 from beamtree.config import LogSettings
-from beamtree.data.features import FeatureColumn, Features, FeatureSchema
+from beamtree.data.feature_column import FeatureColumn
+from beamtree.data.features import Features, FeatureSchema
 from beamtree.data.parse import parse_iso
 from beamtree.errors import DataError, FeatureError
 

@@ -15,7 +15,6 @@ from beamtree.data.groups import (
     at_least_one,
     check_shares,
     describe_users,
-    draw_users,
     find_long_users,
     group_sizes,
     last_two_targets,
@@ -169,14 +168,11 @@ def split_users(
     return Split(train=train, validation=validation, test=test, first_target=first_target, description=description)
 
 
-def split_leave_last_out(
-    sequences: Sequences, *, seed: int, evaluated_users: int | None = None, min_held_out: int = 1
-) -> Split:
+def split_leave_last_out(sequences: Sequences, *, seed: int, min_held_out: int = 1) -> Split:
     """Hold out each user's last item for test and the one before it for validation; train on what precedes both.
 
     Users with fewer than `min_held_out` interactions, or fewer than three, are trained on whole and not evaluated.
     Where only some interactions may be targets, the last two of these are held out, with all that came after them.
-    evaluated_users: evaluate on a seeded sample of this many users instead of all.
     DataError where no user is long enough.
     """
     min_held_out = max(min_held_out, SHORTEST_WITH_TWO_LABELS)
@@ -185,13 +181,12 @@ def split_leave_last_out(
     )
     span_end = sequences.offsets[1:].copy()
     span_end[long_users] = before_last[long_users]
-    sampled = draw_users(long_users, size=evaluated_users, seed=seed)
-    start, first_label, label = sequences.offsets[sampled], before_last[sampled], last[sampled]
-    validation = HeldOut(sampled, start, first_label, first_label, first_label + 1)
-    test = HeldOut(sampled, start, label, label, label + 1)
+    start, first_label, label = sequences.offsets[long_users], before_last[long_users], last[long_users]
+    validation = HeldOut(long_users, start, first_label, first_label, first_label + 1)
+    test = HeldOut(long_users, start, label, label, label + 1)
     users_said = describe_users(len(sequences), len(long_users), min_held_out=min_held_out)
     description = (
-        f"leave-last-out, seed {seed}: {users_said} {len(sampled):,} are evaluated; last item = test label,"
+        f"leave-last-out, seed {seed}: {users_said} {len(long_users):,} are evaluated; last item = test label,"
         f" the one before = validation label; first target = interaction {CLEAN_FIRST_TARGET + 1}"
     )
     train = Spans(user=_all_users(sequences), start=sequences.offsets[:-1].copy(), end=span_end)
@@ -204,7 +199,6 @@ def split_by_time(
     seed: int,
     validation_share: float = 0.1,
     test_share: float = 0.1,
-    evaluated_users: int | None = None,
     min_held_out: int = 1,
 ) -> Split:
     """Cut the whole log at two moments: train before the first, validate between them, test after the second.
@@ -212,7 +206,6 @@ def split_by_time(
     The moments leave about the given shares of all interactions after them; interactions of one moment stay together.
     A user is evaluated when there is something on both sides of the cut, and at least `min_held_out` interactions in
     the whole log, counted as in the other splits; whatever any user did after a cut is not trained on.
-    evaluated_users: evaluate on seeded samples of this many users instead of all.
     DataError where the dataset carries no timestamps, no user is long enough, or a cut leaves a side empty.
     """
     check_shares(validation_share, test_share)
@@ -238,7 +231,7 @@ def split_by_time(
 
     def held_out_after(cut: Int64Array, until: Int64Array) -> HeldOut:
         is_usable = (cut > start) & (sequences.count_targets(cut, until) > 0)
-        usable = draw_users(long_users[is_usable[long_users]], size=evaluated_users, seed=seed)
+        usable = long_users[is_usable[long_users]]
         return HeldOut(usable, start[usable], cut[usable], cut[usable], until[usable])
 
     trained = first_cut > start

@@ -1,7 +1,7 @@
 """How long a search takes by beam width, one request at a time, beside a scan of every item."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +52,6 @@ def measure_latency(
     requests: Requests,
     *,
     own_width: int,
-    widths: Sequence[int] = WIDTHS,
     clock: Clock = time.perf_counter,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Latency:
@@ -75,7 +74,7 @@ def measure_latency(
 
     results = []
     own = min(own_width, tree.num_leaves)
-    for width in latency_widths(tree.num_leaves, own_width=own_width, widths=widths):
+    for width in latency_widths(tree.num_leaves, own_width=own_width):
         times = milliseconds(lambda one, width=width: engine.search(one, k=k, beam_width=width))  # type: ignore[misc]
         nodes = float(scored_nodes(tree, width=max(width, k), excluded=excluded).mean())
         results.append(BeamLatency(width, float(np.median(times)), float(np.quantile(times, 0.95)), nodes))
@@ -85,6 +84,6 @@ def measure_latency(
     return Latency(len(requests), own, tuple(results), scan)
 
 
-def latency_widths(num_leaves: int, *, own_width: int, widths: Sequence[int] = WIDTHS) -> list[int]:
+def latency_widths(num_leaves: int, *, own_width: int) -> list[int]:
     """The widths and the model's own, none wider than the leaves, each once."""
-    return sorted({min(width, num_leaves) for width in (*widths, own_width)})
+    return sorted({min(width, num_leaves) for width in (*WIDTHS, own_width)})

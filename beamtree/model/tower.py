@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from beamtree.config import Config
 from beamtree.data.requests import Requests
 from beamtree.errors import ArtefactError, InputError
-from beamtree.model.encoders import encoder_like, make_encoder
+from beamtree.model.encoders import encoder_like
 from beamtree.model.layers import drop
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
@@ -103,13 +103,6 @@ class Tower(Part):
         return scores
 
 
-def make_tower(tree: ItemTree, config: Config, generator: torch.Generator) -> Tower:
-    """A fresh tower of the estimator's sizes."""
-    sizes = config.estimator
-    encoder = make_encoder(sizes, history_length=config.encoder_history)
-    return Tower(tree, encoder, dropout=sizes.recipe.dropout, generator=generator)
-
-
 def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
     """What makes a fresh tower of the sizes of stored arrays, named as in `tower_arrays`.
 
@@ -130,9 +123,7 @@ def tower_of_sizes(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
     return make
 
 
-def tower_arrays(
-    learned: NextItemModel, tree: ItemTree, *, inner: Float32Array, weight: float = 1.0
-) -> dict[str, AnyArray]:
+def tower_arrays(learned: NextItemModel, tree: ItemTree, *, inner: Float32Array) -> dict[str, AnyArray]:
     """The arrays of a tower, by name within the part, that scores leaves as a learned model scores items.
 
     inner: (nodes above the leaves, width), rows level by level. Vacant leaves have zero rows. InputError where the
@@ -154,7 +145,7 @@ def tower_arrays(
         for part, module in modules.items()
         for name, tensor in module.state_dict().items()
     }
-    return {"node_table": node_table, "weight": np.array(weight, dtype=np.float32), **copied}
+    return {"node_table": node_table, "weight": np.array(1.0, dtype=np.float32), **copied}
 
 
 def _leaf_rows(tree: ItemTree, items: Int32Array) -> Int64Array:

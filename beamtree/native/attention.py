@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from beamtree.native import _kernels
 from beamtree.native.network import Array, Network, plain
-from beamtree.types import AnyArray, Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,3 @@ class AttentionArrays:
         if not isinstance(self.kernel, _kernels.AttentionFloat32):
             raise TypeError(f"Expected a network of float32 weights, got {self.network.dtype}. Pack float32 arrays.")
         return self.kernel
-
-    def scores(self, node_rows: Int64Array, *, history_rows: Int64Array) -> AnyArray:
-        """Scores (n,) of rows (n,) of the node table for one history (positions,), rows of its table, -1 = padding."""
-        return _kernels.score_rows(self.kernel, node_rows=node_rows, history_rows=history_rows)

@@ -12,16 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from beamtree.native import _kernels
+from beamtree.types import AnyArray, Float64Array, Int32Array, Int64Array
 
-Found = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
+Found = tuple[Int64Array, Int32Array, AnyArray]
 """Offsets (items + 1,), items and counts: lists that rise by item."""
 
 
 def count_followers(
-    items: NDArray[np.int32],
+    items: Int32Array,
     *,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    starts: Int64Array,
+    ends: Int64Array,
     num_items: int,
     window: int,
     most: int,
@@ -38,11 +39,11 @@ def count_followers(
 
 
 def count_company(
-    items: NDArray[np.int32],
+    items: Int32Array,
     *,
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    totals: NDArray[Any],
+    starts: Int64Array,
+    ends: Int64Array,
+    totals: AnyArray,
     most: int,
     weights: NDArray[np.floating[Any]] | None = None,
 ) -> Found:
@@ -57,5 +58,5 @@ def count_company(
     return _kernels.count_weighted_company(flat, starts, ends, _doubles(totals), most, _doubles(weights))
 
 
-def _doubles(numbers: NDArray[Any]) -> NDArray[np.float64]:
+def _doubles(numbers: AnyArray) -> Float64Array:
     return np.ascontiguousarray(numbers, dtype=np.float64)

@@ -36,13 +36,9 @@ class AttentionGradients:
 
 @dataclass(frozen=True)
 class Network:
-    """The small weights in the kernels' own order. A copy: pack again after the weights have changed.
-
-    windows: history positions per window, oldest first; they add up to the history.
-    """
+    """The small weights in the kernels' own order. A copy: pack again after the weights have changed."""
 
     kernel: _kernels.AnyNetwork
-    windows: tuple[int, ...]
     size: int
     dtype: np.dtype[Any]
 
@@ -57,7 +53,8 @@ class Network:
         """From arrays named like the network's state; float32, or float64 for checks of the kernels.
 
         "batch" folds the running statistics into the layers, which is right for scoring and wrong for training.
-        Tables and other names are left aside. InputError where an array is missing or of another shape.
+        windows: history positions per window, oldest first; they add up to the history. Tables and other names are
+        left aside. InputError where an array is missing or of another shape.
         """
         arrays = {name: plain(array) for name, array in weights.items() if name not in TABLE_NAMES}
         _check_shapes(arrays, num_windows=len(windows), normalisation=normalisation)
@@ -74,7 +71,7 @@ class Network:
             mlp=[len(arrays[f"mlp.{layer}.bias"]) for layer in range(num_hidden_layers(arrays))],
             layer_norm=normalisation == "layer",
         )
-        return cls(kernel=kernel, windows=tuple(windows), size=size, dtype=hidden.dtype)
+        return cls(kernel=kernel, size=size, dtype=hidden.dtype)
 
     def attention_weights(self, vectors: Array, nodes: Array, *, out: AnyArray | None = None) -> AnyArray:
         """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).

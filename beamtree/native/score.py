@@ -83,14 +83,14 @@ class KernelScore:
         )
 
     def beam_search(
-        self, requests: _kernels.Requests, *, k: int, beam_widths: Int64Array, widen: bool = True
+        self, requests: _kernels.Requests, *, k: int, beam_widths: Int64Array
     ) -> tuple[Int32Array, Float32Array]:
         """Items and scores (requests, k), best first, -1 and -inf where fewer were eligible.
 
-        beam_widths: (requests,). With `widen`, a request's beam grows by the number of leaves it excludes, at most to
+        beam_widths: (requests,). A request's beam grows by the number of leaves it excludes, at most to
         twice its width. Few requests share the threads among them, one by one; many are spread over the threads.
         """
-        return _kernels.search(self._score, requests, beam_widths, k, widen)
+        return _kernels.search(self._score, requests, beam_widths, k, True)
 
     def exact_scan(self, requests: _kernels.Requests, *, k: int) -> tuple[Int32Array, Float32Array]:
         """The same with every eligible leaf scored."""

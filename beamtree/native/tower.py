@@ -29,7 +29,6 @@ class TowerArrays:
     """
 
     kernel: _kernels.Tower
-    width: int
     offsets: OffsetArrays | None = None
 
     @classmethod
@@ -46,7 +45,7 @@ class TowerArrays:
             raise InputError("Expected the tower's node_table row by row in memory, as it is saved. Copy it so.")
         encoder, weight = _pack_encoder(named, width=width), float(_checked(named, "weight", ()))
         kernel = _kernels.Tower(kernel_tree(tree), encoder, node_table=node_table, weight=weight)
-        return cls(kernel, width, OffsetArrays.of(named, width=width))
+        return cls(kernel, OffsetArrays.of(named, width=width))
 
     def encode(self, histories: Histories) -> Float32Array:
         """The vector of each history (n, width), not multiplied by the tower's weight; spread over the threads.

@@ -55,33 +55,6 @@ class Dropout:
 NO_DROPOUT = Dropout()
 
 
-def learn_candidates(
-    attention: AttentionArrays,
-    *,
-    node_rows: Int64Array,
-    log_correction: AnyArray,
-    history_rows: Int64Array,
-    weights: AnyArray,
-    dropout: Dropout = NO_DROPOUT,
-) -> Gradients:
-    """Loss and gradients of given candidates: mean over rows of weight * (logsumexp(o - correction) - o_0).
-
-    node_rows, log_correction: (rows, columns), -1 where a column is absent, column 0 the positive; history_rows:
-    (rows, positions), -1 = padding, in the item table where there is one; weights: (rows,). Rows without negatives
-    have loss 0. Float32, or float64 throughout.
-    """
-    return _gradients(
-        _kernels.candidates_step(
-            attention.kernel,
-            node_rows=node_rows,
-            log_correction=log_correction,
-            history_rows=history_rows,
-            weights=weights,
-            dropout=dropout.kernel(),
-        )
-    )
-
-
 PathStart = Literal["level", "root", "every"]
 
 
@@ -134,7 +107,7 @@ def learn_batch(
     too. Repeated draws are merged with their counts; a draw of the positive is left out. first_level: levels above it
     are neither drawn on, scored nor learned; ValueError where top-down sampling is to begin at the root.
     """
-    return _gradients(
+    return gradients_of(
         _kernels.batch_step(
             attention.float32_kernel,
             kernel_tree(tree),
@@ -145,32 +118,6 @@ def learn_batch(
             dropout=dropout.kernel(),
             first_level=first_level,
         )
-    )
-
-
-def draw_candidates(
-    attention: AttentionArrays,
-    tree: ItemTree,
-    *,
-    histories: Int32Array,
-    targets: Int32Array,
-    negatives: Negatives,
-    seed: int,
-    dropout: Dropout = NO_DROPOUT,
-    first_level: int = 1,
-) -> tuple[Int64Array, Float32Array]:
-    """What `learn_batch` draws: node_rows and log_correction (instances * height, columns), merged, positive first.
-
-    targets: (instances,). Row instance * height + level - 1; rows that are not learned from hold -1 throughout.
-    """
-    return _kernels.draw(
-        attention.float32_kernel,
-        kernel_tree(tree),
-        histories=histories,
-        targets=targets[:, None],
-        sampling=negatives.kernel(seed=seed),
-        dropout=dropout.kernel(),
-        first_level=first_level,
     )
 
 
@@ -209,15 +156,8 @@ def adam_rows(
     )
 
 
-def dropout_factors(dropout: Dropout, *, row: int, columns: int, units: int) -> Float32Array:
-    """What the first layer of a row of candidates is multiplied with: (columns, units), 0 or 1 / (1 - rate).
-
-    Columns count the candidates that are present.
-    """
-    return _kernels.dropout_factors(dropout.kernel(), row=row, columns=columns, units=units)
-
-
-def _gradients(step: _kernels.Step) -> Gradients:
+def gradients_of(step: _kernels.Step) -> Gradients:
+    """What a kernel returns of a step, by name."""
     loss, weights, node_rows, node_values, item_rows, item_values, work = step
     return Gradients(
         loss=loss,

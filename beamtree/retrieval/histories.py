@@ -10,6 +10,8 @@ from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id, Vocabulary
+from beamtree.errors import InputError, UnknownUsersError
+from beamtree.retrieval.request import RecommendRequest
 
 
 class HistoryStore(Protocol):
@@ -42,3 +44,17 @@ class LogHistories:
         """Raw item ids, oldest first, of the user at a place of `user_ids`."""
         start, end = int(self._offsets[place]), int(self._offsets[place + 1])
         return self._items.slice(start, end - start)
+
+
+def stored_history(request: RecommendRequest, histories: HistoryStore | None) -> Sequence[Id] | pl.Series | None:
+    """The stored history of the user who asks, None where there is none.
+
+    InputError where no histories are stored, UnknownUsersError where the request refuses unknown users.
+    """
+    user = request.user
+    if histories is None or user is None:
+        raise InputError(f"User {user!r} was given without a history, and no histories are stored. Give the history.")
+    stored = histories.of(user)
+    if stored is None and request.options.unknown == "refuse":
+        raise UnknownUsersError(f"Nothing is known about user {user!r}. Give a history instead.", [user])
+    return stored

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from beamtree.artefact import Artefact, faults_of, load_artefact
 from beamtree.data.features import Features
@@ -21,13 +20,13 @@ from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.request_features import Values
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.vocabulary import Id
-from beamtree.errors import ColdStartError, InputError, UnknownIdsError, UnknownUsersError
+from beamtree.errors import ColdStartError, InputError, UnknownIdsError
 from beamtree.model.memory import Memory
 from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.retrieval.allowed import CACHE_BYTES, Allowed, AllowedItems, known_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
-from beamtree.retrieval.histories import HistoryStore
+from beamtree.retrieval.histories import HistoryStore, stored_history
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
 from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer, tell_items
 from beamtree.types import AnyArray, Int32Array
@@ -231,7 +230,7 @@ class Recommender:
         if request.history is not None:
             history = known_items(self.ids, request.history, what="history", unknown=unknown)
         else:
-            stored = _stored_history(request, histories)
+            stored = stored_history(request, histories)
             user_known = stored is not None
             history = NO_ITEMS if stored is None else self.ids.encode_respelled(id_list(stored, what="history"))
         excluded = NO_ITEMS
@@ -329,16 +328,6 @@ class Recommender:
 
 def _rebuilt(artefact: Artefact, parts: "dict[str, MakePart]") -> Recommender:
     return Recommender(artefact, parts=parts)
-
-
-def _stored_history(request: RecommendRequest, histories: HistoryStore | None) -> Sequence[Id] | pl.Series | None:
-    user = request.user
-    if histories is None or user is None:
-        raise InputError(f"User {user!r} was given without a history, and no histories are stored. Give the history.")
-    stored = histories.of(user)
-    if stored is None and request.options.unknown == "refuse":
-        raise UnknownUsersError(f"Nothing is known about user {user!r}. Give a history instead.", [user])
-    return stored
 
 
 def _refuse_cold_starts(encoded: Sequence[EncodedRequest]) -> None:

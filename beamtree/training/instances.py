@@ -59,11 +59,6 @@ class Batch:
         return len(self.targets)
 
     @property
-    def cuts(self) -> Int64Array:
-        """Where in the flat sequences each history was cut: the position of the very next interaction, (instances,)."""
-        return self.histories.ends
-
-    @property
     def requests(self) -> Requests:
         """The instances as a score is asked for them: nothing is excluded, everything allowed."""
         return Requests(

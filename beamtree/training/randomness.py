@@ -3,8 +3,9 @@
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
+
+from beamtree.types import Int64Array
 
 Purpose = Literal[
     "order",
@@ -57,9 +58,7 @@ def torch_generator(seed: int, purpose: Purpose, step: int = 0, *, device: torch
     return torch.Generator(device).manual_seed(seed_for(seed, purpose, step))
 
 
-def draws_below(
-    limits: npt.NDArray[np.int64], *, numbers: npt.NDArray[np.int64], seed: int, purpose: Purpose, step: int = 0
-) -> npt.NDArray[np.int64]:
+def draws_below(limits: Int64Array, *, numbers: Int64Array, seed: int, purpose: Purpose, step: int = 0) -> Int64Array:
     """One draw from 0 to limit - 1 for each number: the same for the same number, whichever others are asked for.
 
     limits, numbers: same shape, limits at least 1. Bits are mixed as SplitMix64 mixes its counter.

@@ -7,7 +7,6 @@ through the old tree throughout.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -35,23 +34,23 @@ AddScores = Callable[[Float64Array, Batch, Int64Array, Stage], None]
 Each instance of the batch has one target."""
 
 
-class ScoreCandidates(Protocol):
-    """Adds the scores of a stage up, as `score_candidates` does."""
+@dataclass(frozen=True, eq=False)
+class StageScoring:
+    """What the scores of a stage are added up from.
 
-    def __call__(
-        self,
-        tree: ItemTree,
-        instances: TrainingInstances,
-        chosen: Int64Array,
-        node_of_item: Int64Array,
-        /,
-        *,
-        add_scores: AddScores,
-        stage: Stage,
-        on_step: Callable[[], None],
-    ) -> Float64Array:
-        """Score (items, candidates) of each item for the candidates below its node; NaN rows for items without data."""
-        ...
+    chosen: the instances that count; node_of_item: (items,), the upper node below which each item is placed.
+    """
+
+    tree: ItemTree
+    instances: TrainingInstances
+    chosen: Int64Array
+    node_of_item: Int64Array
+    add_scores: AddScores
+    stage: Stage
+
+
+ScoreCandidates = Callable[[StageScoring, Callable[[], None]], Float64Array]
+"""Adds the scores of a stage up, as `score_candidates` does; what is called before each batch comes second."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ def relearn_tree(
     scores: list[tuple[float, float]] = []
     for stage in stages(tree, stride=stride):
         sums = (score or score_candidates)(
-            tree, instances, chosen, node_of_item, add_scores=add_scores, stage=stage, on_step=on_step
+            StageScoring(tree, instances, chosen, node_of_item, add_scores, stage), on_step
         )
         first, capacities = _candidates(tree, stage)
         current = tree.item_ancestors(np.arange(tree.num_items), stage.lower) - first[node_of_item]
@@ -129,24 +128,16 @@ def _candidates(tree: ItemTree, stage: Stage) -> tuple[Int64Array, Int64Array]:
     return np.append(first, tree.level_sizes[stage.lower]), candidate_end - candidate_first
 
 
-def score_candidates(
-    tree: ItemTree,
-    instances: TrainingInstances,
-    chosen: Int64Array,
-    node_of_item: Int64Array,
-    *,
-    add_scores: AddScores,
-    stage: Stage,
-    on_step: Callable[[], None],
-) -> Float64Array:
+def score_candidates(scoring: StageScoring, on_step: Callable[[], None]) -> Float64Array:
     """Score (items, candidates) of each item for the candidates below its node; NaN rows for items never a target."""
-    first, _ = _candidates(tree, stage)
+    tree, chosen = scoring.tree, scoring.chosen
+    first, _ = _candidates(tree, scoring.stage)
     sums = np.zeros((tree.num_items, int(np.diff(first).max())))
     has_data = np.zeros(tree.num_items, dtype=np.bool_)
     for begin in range(0, len(chosen), INSTANCES_AT_A_TIME):
         on_step()
-        batch = instances.batch(chosen[begin : begin + INSTANCES_AT_A_TIME])
-        add_scores(sums, batch, node_of_item, stage)
+        batch = scoring.instances.batch(chosen[begin : begin + INSTANCES_AT_A_TIME])
+        scoring.add_scores(sums, batch, scoring.node_of_item, scoring.stage)
         has_data[batch.targets[:, 0]] = True
     sums[~has_data] = np.nan
     return sums

@@ -70,7 +70,6 @@ class TrainingWindows:
     end: Int64Array
     span_end: Int64Array
     user: Int32Array
-    length: int
     horizon: TargetHorizon
     scale: float = 1.0
     features: DatasetFeatures = NO_FEATURES
@@ -94,7 +93,7 @@ class TrainingWindows:
         end = span_end - length * from_the_end
         first = np.maximum(start, end - length - 1)
         user = np.repeat(split.train.user, num_windows)
-        windows = cls(sequences, first, end, span_end, user, length, horizon, features=features)
+        windows = cls(sequences, first, end, span_end, user, horizon, features=features)
         if sequences.weights is None:
             return windows
         windows = windows.take(np.flatnonzero(sequences.count_targets(first + 1, span_end) > 0))

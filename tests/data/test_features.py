@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from beamtree.data.features import HASHED_ROWS, FeatureSchema
+from beamtree.data.feature_column import HASHED_ROWS
+from beamtree.data.features import FeatureSchema
 from beamtree.errors import DataError, SettingsError
 
 TABLE = pl.DataFrame(

@@ -188,16 +188,6 @@ def test_leaving_the_last_out() -> None:
     assert split.test.histories(sequences, 4).tolist() == [[-1, 0, 1, 2], [-1, -1, 6, 7]]
 
 
-def test_a_sample_of_users_can_be_evaluated() -> None:
-    sequences = sequences_of_lengths(*[5] * 50)
-    samples = [split_leave_last_out(sequences, seed=seed, evaluated_users=10).test.user for seed in (0, 0, 1)]
-    assert len(samples[0]) == 10
-    assert samples[0].tolist() == samples[1].tolist() != samples[2].tolist()
-    assert len(split_leave_last_out(sequences, seed=0, evaluated_users=99).test) == 50
-    with pytest.raises(SettingsError, match="1 or more, got 0"):
-        split_leave_last_out(sequences, seed=0, evaluated_users=0)
-
-
 def timed_dataset() -> Dataset:
     rows = {
         1: [(10, 1), (11, 2), (12, 6), (13, 9)],

@@ -24,6 +24,7 @@ from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from tests.export.exported import assert_same_up_to_ties, open_session
+from tests.model.fresh_tower import weighted
 from tests.small import encoder_settings, random_histories, random_tree, small_config
 
 WIDTH, ITEMS, REQUESTS = 6, 40, 30
@@ -62,9 +63,10 @@ def artefact_of(model: NextItemModel, read: RequestFeatures) -> Artefact:
     tree = random_tree(ITEMS, branching=2, seed=1, num_leaves=48)
     size = (int(tree.level_offsets[tree.height]), WIDTH)
     inner = np.random.default_rng(3).normal(size=size).astype(np.float32)
+    arrays = weighted(tower_arrays(model, tree, inner=inner), 0.7)
     return Artefact(
         config=small_config(model={"parts": ("tower",)}),
-        weights={f"tower/{name}": array for name, array in tower_arrays(model, tree, inner=inner, weight=0.7).items()},
+        weights={f"tower/{name}": array for name, array in arrays.items()},
         tree=tree,
         popularity=np.ones(ITEMS, dtype=np.int64),
         item_table=pl.DataFrame({"item_id": list(range(ITEMS))}),

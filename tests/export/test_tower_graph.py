@@ -14,9 +14,9 @@ from beamtree.config import Config
 from beamtree.export.onnx import export_onnx
 from beamtree.model.memory import MemoryWeights
 from beamtree.model.torch_scorer import build_torch_scorer
-from beamtree.model.tower import make_tower
 from beamtree.tree.item_tree import ItemTree
 from tests.export.exported import assert_same_up_to_ties, random_artefact, run, search
+from tests.model.fresh_tower import make_tower
 from tests.retrieval.test_memory_search import random_memory
 from tests.small import Arrays, model_settings, nested, random_histories, random_tree, weights_of
 

@@ -15,9 +15,10 @@ from beamtree.fitting import validation
 from beamtree.fitting.validation import MadeOnce, MakeTower, model_validation, reaches_level
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
-from beamtree.model.tower import TOWER, make_tower
+from beamtree.model.tower import TOWER
 from beamtree.retrieval.engine import Engine
 from beamtree.types import AnyArray
+from tests.model.fresh_tower import make_tower
 from tests.small import random_tree, small_config, two_group_log
 
 TREE = random_tree(50, branching=2, seed=4)

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from beamtree.artefact import Artefact, save_artefact
-from beamtree.data.features import FeatureColumn, FeatureSchema
+from beamtree.data.feature_column import FeatureColumn
+from beamtree.data.features import FeatureSchema
 from beamtree.data.request_features import RequestFeatures
 from beamtree.errors import ArtefactError
 from beamtree.native.offset_arrays import CONTEXT, USER

@@ -13,11 +13,12 @@ from beamtree.model.attention import make_attention
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer, build_torch_scorer
-from beamtree.model.tower import TOWER, make_tower, tower_arrays
+from beamtree.model.tower import TOWER, tower_arrays
 from beamtree.retrieval.engine import Engine
 from beamtree.training.learner import TorchLearner
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
+from tests.model.fresh_tower import make_tower, weighted
 from tests.small import assert_same_bytes, encoder_settings, random_histories, random_tree, small_config
 from tests.training.runs import ring_instances, ring_tree, take_step, training_settings
 
@@ -51,7 +52,7 @@ def test_on_the_leaves_it_is_what_was_learned(layers: int, history_length: int, 
     """Whatever the settings say of sizes: those of the arrays count. Longer histories are cut."""
     tree = random_tree(11, branching=2, seed=1, num_leaves=13)
     model = next_item_model(11, history_length=history_length, layers=layers, encoder=encoder)
-    arrays = tower_arrays(model, tree, inner=inner_vectors(tree), weight=0.7)
+    arrays = weighted(tower_arrays(model, tree, inner=inner_vectors(tree)), 0.7)
     histories = random_histories(7, length=history_length + 2, num_items=11, generator=np.random.default_rng(0))
     config = small_config(estimator={"width": 8, "layers": 4})
     scores = build_torch_scorer(named(arrays), tree, config=config).prepare(Requests(Histories.of_rows(histories)))
@@ -63,7 +64,7 @@ def test_on_the_leaves_it_is_what_was_learned(layers: int, history_length: int, 
 
 def test_a_node_scores_the_inner_product_of_its_vector_with_the_encoded_history() -> None:
     tree, model = random_tree(11, branching=3, seed=1, num_leaves=17), next_item_model(11)
-    arrays = tower_arrays(model, tree, inner=inner_vectors(tree), weight=-1.5)
+    arrays = weighted(tower_arrays(model, tree, inner=inner_vectors(tree)), -1.5)
     histories = np.array([[-1, -1, 4, 4, 9], [-1] * 5], dtype=np.int32)
     scores = build_torch_scorer(named(arrays), tree, config=CONFIG).prepare(Requests(Histories.of_rows(histories)))
     expected = model.expectations(histories)

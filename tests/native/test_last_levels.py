@@ -5,8 +5,9 @@ import pytest
 
 pytest.importorskip("beamtree.native._kernels")
 
-from beamtree.native.training import Negatives, PathStart, draw_candidates, learn_batch, learn_candidates
+from beamtree.native.training import Negatives, PathStart, learn_batch
 from beamtree.tree.item_tree import ItemTree
+from tests.native.kernel_steps import draw_candidates, learn_candidates
 from tests.native.plain_network import Shape
 from tests.native.small_models import random_attention, random_histories, random_tree
 from tests.native.test_training import as_bytes, history_rows_of, rising_attention

@@ -10,6 +10,7 @@ pytest.importorskip("beamtree.native._kernels")
 from beamtree.errors import InputError
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
+from tests.native.kernel_steps import score_rows
 from tests.native.plain_network import PAPER, Normalisation, Shape, attention_weights, random_weights, scores
 
 SHAPES = {
@@ -115,7 +116,7 @@ def test_scores_equal_the_plain_network(shape: Shape, normalisation: Normalisati
     elif filled == "one item repeated":
         history[:] = 5
     rows = generator.integers(0, 90, 333)
-    found = AttentionArrays(pack(weights, shape), table).scores(rows, history_rows=history)
+    found = score_rows(AttentionArrays(pack(weights, shape), table), rows, history_rows=history)
     tensor = torch.from_numpy(table)
     present = torch.from_numpy(history >= 0)[None]
     expected = scores(weights, shape, tensor[history.clip(min=0)][None], present, tensor[rows][None])[0]
@@ -138,7 +139,7 @@ def test_batch_norm_is_folded_into_the_layers() -> None:
     table = torch.randn(20, shape.width, generator=generator)
     history, rows = np.arange(shape.history), np.arange(20)
     network = Network.pack(weights, windows=shape.windows, normalisation="batch")
-    found = AttentionArrays(network, table).scores(rows, history_rows=history)
+    found = score_rows(AttentionArrays(network, table), rows, history_rows=history)
     present = torch.ones(1, shape.history, dtype=torch.bool)
     expected = scores(folded, shape, table[history][None], present, table[None])[0]
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
@@ -171,6 +172,6 @@ def test_rows_out_of_range_are_refused() -> None:
     attention = AttentionArrays(pack(random_weights(shape, seed=1), shape), table)
     history = np.zeros(shape.history, dtype=np.int64)
     with pytest.raises(ValueError, match=r"node_rows: expected values in 0 \.\. 3, got 4 at position 1"):
-        attention.scores(np.array([0, 4]), history_rows=history)
+        score_rows(attention, np.array([0, 4]), history_rows=history)
     with pytest.raises(ValueError, match="history_rows"):
-        attention.scores(np.array([0]), history_rows=history - 2)
+        score_rows(attention, np.array([0]), history_rows=history - 2)

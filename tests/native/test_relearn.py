@@ -5,6 +5,7 @@ pytest.importorskip("beamtree.native._kernels")
 
 from beamtree import native
 from beamtree.native.relearn import add_candidate_scores
+from tests.native.kernel_steps import score_rows
 from tests.native.plain_network import Shape
 from tests.native.small_models import random_attention, random_histories, random_tree
 
@@ -34,7 +35,7 @@ def test_sums_are_log_softmaxes_over_the_nodes_below_the_group(upper: int, lower
         offset = tree.level_offsets[lower]
         ancestors = tree.item_ancestors(history, lower)
         history_rows = np.where(ancestors >= 0, ancestors + offset, -1)
-        scores = attention.scores(candidates + offset, history_rows=history_rows).astype(np.float64)
+        scores = score_rows(attention, candidates + offset, history_rows=history_rows).astype(np.float64)
         scores -= scores.max()
         expected[target, : len(candidates)] += scores - np.log(np.exp(scores).sum())
     before = native.threads()

@@ -17,13 +17,11 @@ from beamtree.native.training import (
     PathStart,
     RowGradients,
     adam_rows,
-    draw_candidates,
-    dropout_factors,
     learn_batch,
-    learn_candidates,
 )
 from beamtree.training.rows import RowAdam
 from beamtree.tree.item_tree import ItemTree
+from tests.native.kernel_steps import draw_candidates, dropout_factors, learn_candidates
 from tests.native.plain_network import PAPER, Normalisation, Shape, candidate_loss, random_weights, scores
 from tests.native.small_models import random_attention, random_histories, random_tree
 from tests.native.test_network import pack

@@ -37,7 +37,7 @@ def test_a_batch_takes_instances_in_any_order_and_knows_whose_they_are_and_when(
     batch = instances.batch(np.array([3, 0, 2]))
     assert batch.targets.tolist() == [[5], [1], [3]]
     assert [batch.histories.row(row).tolist() for row in range(3)] == [[4], [0], [0, 1, 2]], "whole histories"
-    assert batch.cuts.tolist() == [5, 1, 3]
+    assert batch.histories.ends.tolist() == [5, 1, 3]
     assert batch.users is not None
     assert batch.users.tolist() == [1, 0, 0]
     assert batch.times is not None

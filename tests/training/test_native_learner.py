@@ -52,8 +52,9 @@ class GivenCandidates:
 
 
 def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: TrainingSettings) -> Candidates:
-    from beamtree.native.training import Negatives, draw_candidates
+    from beamtree.native.training import Negatives
     from beamtree.training.native_learner import attention_arrays
+    from tests.native.kernel_steps import draw_candidates
 
     counts = same_on_every_level(tree, settings.negatives)
     rows, correction = draw_candidates(

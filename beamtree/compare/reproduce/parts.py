@@ -44,19 +44,17 @@ def order_part(evidence: Evidence) -> Part:
     )
 
 
-def cost_part(
-    evidence: Evidence, *, title: str, unit: str, of_row: Cost, published: CostTable, reference: str = REFERENCE
-) -> Part:
+def cost_part(evidence: Evidence, *, title: str, unit: str, of_row: Cost, published: CostTable) -> Part:
     """One cost of every system, and in proportion to the reference; the paper's beside."""
     rows = [(variant, row) for variant, row in evidence.rows() if of_row(row) is not None]
     costs = {row.name: of_row(row) or 0.0 for _, row in rows}
-    base = costs.get(reference)
+    base = costs.get(REFERENCE)
 
     def here(variant: Variant, row: Row) -> tuple[str, ...]:
         proportion = "" if not base else f"{costs[row.name] / base:.2f}"
         return (variant.published_as or row.name, f"{costs[row.name]:.3g}", proportion)
 
-    header = ("system", unit, f"over {reference}")
+    header = ("system", unit, f"over {REFERENCE}")
     table = Table(header, tuple(here(variant, row) for variant, row in rows))
     if evidence.with_paper:
         table = _beside(rows, here, header, _all_dtr(published_costs(published)), form="{:.4g}")

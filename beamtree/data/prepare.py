@@ -5,13 +5,14 @@ whether tied rows are shuffled: all follow from the log, once, before anything i
 says otherwise, and what a model records says what was decided.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
 
 from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
+from beamtree.data.features import FeatureSchema
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
 from beamtree.data.request_features import RequestFeatures
@@ -30,18 +31,21 @@ class PreparedLog:
     """A log prepared for training.
 
     dataset: tied rows shuffled where that was decided, with the features that are read; profile: of the kept users,
-    their rows in the order of the file; config: nothing in it is open.
+    their rows in the order of the file; config: nothing in it is open. item_features: what the columns of the item
+    table are, empty without one.
     """
 
     dataset: Dataset
     profile: LogProfile
     config: Config
+    item_features: FeatureSchema = field(default_factory=FeatureSchema)
 
     def lines(self) -> list[str]:
         """What was read, what it is like and what follows, as sentences."""
         reading = [] if self.dataset.report is None else self.dataset.report.lines()
         decisions = explain_decisions(self.profile, config=self.config)
-        return [*reading, *self.profile.lines(), *decisions, *self.dataset.features.read.lines()]
+        features = [*self.item_features.lines(), *self.dataset.features.read.lines()]
+        return [*reading, *self.profile.lines(), *decisions, *features]
 
 
 def prepare_log(
@@ -55,7 +59,8 @@ def prepare_log(
     """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
 
     items, users: as in `prepare_dataset`, which also says how this fails. read: the columns of users and contexts that
-    are read; by default all of them, as `RequestFeatures.infer` finds them.
+    are read; by default all of them, as `RequestFeatures.infer` finds them. SettingsError where log.item_features names
+    a column that the item table lacks, DataError where it cannot be what it is declared.
     """
 
     def prepared(rows: InteractionLog) -> Dataset:
@@ -75,7 +80,8 @@ def prepare_log(
     if decided.decided.shuffle_ties:
         dataset = prepared(settle_ties(log, config=decided))
     found = RequestFeatures.infer(dataset, config.log) if read is None else read
-    return PreparedLog(dataset.reading(found), profile, decided)
+    of_items = FeatureSchema() if items is None else FeatureSchema.infer(dataset.item_table, config.log.item_features)
+    return PreparedLog(dataset.reading(found), profile, decided, of_items)
 
 
 def decide(config: Config, profile: LogProfile) -> Config:

@@ -22,7 +22,10 @@ WITHOUT_HISTORY_EVERY = round(1.0 / NO_HISTORY_SHARE)
 def build_tower(
     run: FitRun, encoder: NextItemModel, tree: ItemTree, *, expectations: Float32Array | None = None
 ) -> dict[str, AnyArray]:
-    """The arrays of a tower over a tree, named by part. expectations: if known, see `training_expectations`."""
+    """The arrays of a tower over a tree, named by part.
+
+    expectations: what `training_expectations` gives, where that is known already.
+    """
     if expectations is None:
         expectations = training_expectations(run, encoder)
     on_step = run.stop_while("building the tower")

@@ -8,6 +8,8 @@ import pytest
 from beamtree.config import Config
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.prepare import PreparedLog, explain_seen_items, prepare_log
+from beamtree.errors import SettingsError
+from tests.small import small_config, two_group_log
 
 DAY = 86_400
 START = 1_500_000_000
@@ -190,3 +192,25 @@ def test_the_encoder_reads_what_nearly_everybody_has_within_reason() -> None:
     assert told.lines()[-1].endswith("as model.history_length=7 asks")
     without = prepared(baskets(), model={"parts": ["memory"]})
     assert "encoder" not in without.lines()[-1]
+
+
+def test_what_the_columns_of_the_item_table_are_is_said() -> None:
+    log = two_group_log()
+    ids = log.frame["item_id"].unique().sort()
+    items = pl.DataFrame(
+        {
+            "item_id": ids,
+            "genres": ["drama|crime", "drama"] * (len(ids) // 2),
+            "price": [float(place) for place in range(len(ids))],
+            "text": [[0.5, float(place)] for place in range(len(ids))],
+        }
+    )
+    said = prepare_log(log, config=small_config(), items=items).lines()
+    assert said[-1] == (
+        "features of the items: category (1 values), genres (2 values), price (number), text (vector of 2)"
+    )
+    declared = small_config(log={"item_features": {"price": "category", "text": "ignore"}})
+    assert "price (0 values)" in prepare_log(log, config=declared, items=items).lines()[-1]
+    wrong = small_config(log={"item_features": {"colour": "category"}})
+    with pytest.raises(SettingsError, match="no column 'colour' to take features from"):
+        prepare_log(log, config=wrong, items=items)

@@ -415,7 +415,7 @@ class DeepTreeRetriever:
         because its held-out users would not be the ones that training never saw. users: the user table that the model
         was fitted with, likewise.
         held_out: which of the two groups of users. cutoffs: lengths of the lists that are counted; metrics are named
-        by them, as in found["beam"]["recall@20"].
+        by them, as in `found["beam"]["recall@20"]`.
         baselines: "simple" (those that take seconds), "all" (SASRec is trained too: minutes), "none", or a list of
         names and of baselines of your own (`beamtree.baselines.protocol`).
         estimator_cache: a folder where SASRec is found or kept; without one it is trained for this call. listen: called

@@ -71,13 +71,14 @@ soak: $(STAMP)
 lock: $(TOOLS)/installed
 	echo "torch; sys_platform == 'never'" | $(LOCK) pyproject.toml --extra dev --override - --no-emit-package torch --output-file requirements/test.lock
 	$(LOCK) pyproject.toml --extra serve --constraint requirements/test.lock --output-file requirements/image.lock
+	echo "torch; sys_platform == 'never'" | $(LOCK) pyproject.toml --extra ray --override - --no-emit-package torch --constraint requirements/test.lock --output-file requirements/cluster.lock
 	$(LOCK) requirements/build.in --constraint requirements/test.lock --output-file requirements/build.lock
 	$(LOCK) requirements/tools.in --output-file requirements/tools.lock
 	$(LOCK) requirements/docs.in --constraint requirements/test.lock --output-file requirements/docs.lock
 
 # Known weaknesses of everything that is locked, and of the page's build tools. Fails where one is known or a package could not be looked up.
 audit: $(TOOLS)/installed
-	for lock in image build test tools docs; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
+	for lock in image cluster build test tools docs; do $(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/$$lock.lock || exit 1; done
 	cd $(PAGE) && npm audit --package-lock-only
 
 # The documentation site in build/site, which needs nothing from the network; a warning is an error.
@@ -107,7 +108,7 @@ sbom: $(TOOLS)/installed
 	@mkdir -p build
 	$(TOOLS)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json requirements/image.lock
 
-# The base images by digest, in the Dockerfile and the compose file; needs docker and its registry.
+# The base images by digest, in the Dockerfiles and the compose file; needs docker and its registry.
 pin-images: $(STAMP)
 	$(BIN)/python -m tests.deploy.pin_images
 

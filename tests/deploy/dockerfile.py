@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+CLUSTER_DOCKERFILE = ROOT / "deploy" / "Dockerfile.ray"
 
 
 @dataclass(frozen=True)

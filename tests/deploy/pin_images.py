@@ -1,4 +1,4 @@
-"""Writes the digests of the base images into the Dockerfile and the compose file.
+"""Writes the digests of the base images into the Dockerfiles and the compose file.
 
     python -m tests.deploy.pin_images
 
@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.deploy.dockerfile import DOCKERFILE, ROOT
+from tests.deploy.dockerfile import CLUSTER_DOCKERFILE, DOCKERFILE, ROOT
 
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 IMAGE = re.compile(r"^((?:FROM|\s+image:)\s+)([\w./-]+:[\w.-]+)(@sha256:[0-9a-f]{64})?", flags=re.MULTILINE)
@@ -32,7 +32,7 @@ def pin(text: str, find_digest: Callable[[str], str]) -> str:
     return IMAGE.sub(lambda found: f"{found[1]}{found[2]}@{find_digest(found[2])}", text)
 
 
-def main(paths: tuple[Path, ...] = (DOCKERFILE, COMPOSE)) -> None:
+def main(paths: tuple[Path, ...] = (DOCKERFILE, CLUSTER_DOCKERFILE, COMPOSE)) -> None:
     """Pin all files; nothing is written where one digest cannot be found."""
     pinned = {path: pin(path.read_text(encoding="utf-8"), ask_docker) for path in paths}
     for path, text in pinned.items():

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from beamtree import __version__
-from tests.deploy.dockerfile import ROOT, read_stages
+from tests.deploy.dockerfile import CLUSTER_DOCKERFILE, ROOT, read_stages
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -168,9 +168,20 @@ def test_the_probes_ask_for_routes_that_exist() -> None:
 def test_versions_agree() -> None:
     images = [container["image"] for pod in ray_pods() for container in pod["spec"]["containers"]]
     assert all(image.endswith(f":{__version__}") for image in images)
-    base = (ROOT / "deploy" / "Dockerfile.ray").read_text(encoding="utf-8")
     [job] = documents("RayJob")
-    locked = re.search(r"^ray==(\S+)", (ROOT / "requirements" / "test.lock").read_text(encoding="utf-8"), re.MULTILINE)
+    lock = (ROOT / "requirements" / "cluster.lock").read_text(encoding="utf-8")
+    locked = re.search(r"^ray==(\S+)", lock, re.MULTILINE)
     assert locked is not None
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == locked[1]
-    assert f"rayproject/ray:{locked[1]}-" in base
+
+
+def test_the_pods_of_the_cluster_run_as_the_user_of_its_image() -> None:
+    user, group = map(int, read_stages(CLUSTER_DOCKERFILE)[-1].texts("USER")[0].split(":"))
+    for pod in ray_pods():
+        assert pod["spec"]["securityContext"] == {
+            "runAsNonRoot": True,
+            "runAsUser": user,
+            "runAsGroup": group,
+            "fsGroup": group,
+        }
+        assert not [container for container in pod["spec"]["containers"] if {"command", "args"} & container.keys()]

@@ -8,12 +8,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.deploy.dockerfile import DOCKERFILE, ROOT
+from tests.deploy.dockerfile import CLUSTER_DOCKERFILE, DOCKERFILE, ROOT
 from tests.deploy.pin_images import COMPOSE, IMAGE, main, pin
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-LOCKS = ("build", "docs", "image", "test", "tools")
+LOCKS = ("build", "cluster", "docs", "image", "test", "tools")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -46,7 +46,7 @@ def test_every_entry_is_one_version_with_hashes(name: str) -> None:
         assert re.fullmatch(r"[\w.-]+==\S+( ;[^-]*?)?(\s+--hash=sha256:[0-9a-f]{64})+\s*", entry), entry
 
 
-@pytest.mark.parametrize(("name", "extra"), [("image", "serve"), ("test", "dev")])
+@pytest.mark.parametrize(("name", "extra"), [("image", "serve"), ("cluster", "ray"), ("test", "dev")])
 def test_all_that_the_package_asks_for_is_locked_in_a_version_that_it_allows(name: str, extra: str) -> None:
     versions = locked(name)
     for requirement in required(extra):
@@ -66,7 +66,7 @@ def test_what_builds_the_package_is_locked() -> None:
 
 def test_what_is_tested_is_what_is_served() -> None:
     tested, built = locked("test"), locked("build")
-    for name, requirement in locked("image").items():
+    for name, requirement in [*locked("image").items(), *locked("cluster").items()]:
         assert tested[name].specifier == requirement.specifier, f"{name} differs: make lock"
     for name in tested.keys() & built.keys():
         assert tested[name].specifier == built[name].specifier, f"{name} differs: make lock"
@@ -74,7 +74,7 @@ def test_what_is_tested_is_what_is_served() -> None:
     for line in constraints:
         if line.strip() and not line.startswith("#") and (pin := Requirement(line)).name != "torch":
             assert tested[pin.name].specifier == pin.specifier
-    assert "torch" not in tested
+    assert "torch" not in tested.keys() | locked("cluster").keys()
 
 
 def test_images_are_pinned_by_digest_and_pinned_again() -> None:
@@ -88,7 +88,7 @@ def test_images_are_pinned_by_digest_and_pinned_again() -> None:
     assert pin(once, lambda _: newer) == once.replace(DIGEST, newer)
 
 
-@pytest.mark.parametrize("path", [DOCKERFILE, COMPOSE], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [DOCKERFILE, CLUSTER_DOCKERFILE, COMPOSE], ids=lambda path: path.name)
 def test_what_is_deployed_stands_on_images_by_digest(path: Path) -> None:
     images = [(found[2], found[3]) for found in IMAGE.finditer(path.read_text(encoding="utf-8"))]
     assert images

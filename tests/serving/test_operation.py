@@ -147,8 +147,8 @@ def test_without_time_to_stop_a_running_request_is_told_so(start: StartServer, s
     [
         (("--threads", "5000"), "--threads"),
         (("--stop-seconds", "-1"), "--stop-seconds"),
-        (("--timeout", "nan"), "timeout"),
-        (("--watch-seconds", "inf"), "watch_seconds: input should be"),
+        (("--timeout", "nan"), "--timeout: input should be"),
+        (("--watch-seconds", "inf", "--max-k", "0"), "--watch-seconds: input should be .*--max-k: input should be"),
         (("--max-connections", "1000000000"), "Lower --max-connections"),
     ],
 )

@@ -40,6 +40,20 @@ def progress_on_stderr() -> AbstractContextManager[Listener]:
     return fit_progress(Console(stderr=True, highlight=False, force_jupyter=False, force_terminal=sys.stderr.isatty()))
 
 
+def timed_bar(label: str, reached: ProgressColumn, *, console: Console) -> Progress:
+    """A bar between a label and how far it has come, with the time it took and the time left; gone when it is done."""
+    return Progress(
+        TextColumn(label),
+        BarColumn(),
+        reached,
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+
+
 @contextmanager
 def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator[Listener]:
     """A listener that draws a progress bar and prints what was read, each validation and what else is worth a line.
@@ -47,16 +61,7 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
     The bar is that of the learner at work, named where it begins. log_json: append one JSON line per event to this
     file; its folder is made where it is missing.
     """
-    bar = Progress(
-        TextColumn("learning {task.description}"),
-        BarColumn(),
-        _Status(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=messages,
-        transient=True,
-    )
+    bar = timed_bar("learning {task.description}", _Status(), console=messages)
     task = bar.add_task("", total=None, loss=float("nan"), instances=0, start=False)
     stream = None if log_json is None else _open_to_append(log_json)
     at_work: tuple[str, int] | None = None

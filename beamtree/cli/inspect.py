@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TaskID, TextColumn
 from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
@@ -20,6 +20,7 @@ from beamtree.cli.output import check_place_of, make_folder_of
 from beamtree.data.prepare import explain_decisions
 from beamtree.data.profile import LogProfile
 from beamtree.errors import InputError
+from beamtree.progress import timed_bar
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.beam import first_searched_level
 from beamtree.retrieval.scorers import arrays_by_part
@@ -194,16 +195,7 @@ def _check_out(out: Path) -> None:
 @contextmanager
 def _measuring() -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar for each measurement."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=messages,
-        transient=True,
-    )
+    bar = timed_bar("{task.description}", TextColumn("{task.completed:,.0f} of {task.total:,.0f}"), console=messages)
     tasks: dict[str, TaskID] = {}
 
     def progress(stage: str, done: int, total: int) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import polars as pl
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
@@ -32,6 +32,7 @@ from beamtree.data.request_features import typed_values
 from beamtree.data.users import read_users
 from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import InputError
+from beamtree.progress import timed_bar
 from beamtree.retrieval.allow_lists import by_user, read_allow_lists
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.request import Fallback, RecommendOptions
@@ -197,16 +198,7 @@ def _counting_cold(tables: UserRecommendations, cold: list[object]) -> Iterator[
 
 def _with_progress(tables: Iterator[pl.DataFrame], *, total: int) -> Iterator[pl.DataFrame]:
     """The tables, with a progress bar over users and the remaining time."""
-    bar = Progress(
-        TextColumn("recommending"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} users"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=messages,
-        transient=True,
-    )
+    bar = timed_bar("recommending", TextColumn("{task.completed:,.0f} of {task.total:,.0f} users"), console=messages)
     messages.print(f"Recommending for {total:,} users.", markup=False)
     with bar:
         task = bar.add_task("", total=total)

@@ -2,24 +2,20 @@
 
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 
 from beamtree.cli.console import messages
 from beamtree.cluster.connection import Cluster
 from beamtree.cluster.recommending import Job, ShardDone, recommend_everybody
+from beamtree.progress import timed_bar
 
 
 def recommend_on_cluster(cluster: Cluster, job: Job, out: Path) -> None:
     """Recommend for all users, with a progress bar over shards and the remaining time."""
-    bar = Progress(
-        TextColumn("recommending"),
-        BarColumn(),
+    bar = timed_bar(
+        "recommending",
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} shards, {task.fields[users]:,} users"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
         console=messages,
-        transient=True,
     )
     messages.print("Partitioning the log by user.", markup=False)
     users = 0

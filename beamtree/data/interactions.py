@@ -10,38 +10,24 @@ import polars as pl
 from beamtree.config import LogSettings
 from beamtree.data.columns import (
     CONTEXT_PREFIX,
-    EVENT_TYPE,
     INTERACTION_COLUMNS,
     ITEM_ID,
-    LOG_MAPPER,
     MAPPABLE_INTERACTION_COLUMNS,
-    RATING,
     TIMESTAMP,
     USER_ID,
     WEIGHT,
     WEIGHTED_COLUMNS,
     check_mapping,
-    require_columns,
-    require_event_columns,
 )
-from beamtree.data.context import typed_context, with_context
-from beamtree.data.events import EVENT_KINDS, EventTypes, parse_events
-from beamtree.data.parse import (
-    ID_KINDS,
-    NUMBER_KINDS,
-    TIME_KINDS,
-    bound_in_units,
-    parse_ids,
-    parse_ratings,
-    parse_times,
-    unify_ids,
-)
+from beamtree.data.context import typed_context
+from beamtree.data.events import EventTypes
+from beamtree.data.log_rows import WantedRows, read_rows
+from beamtree.data.parse import bound_in_units, unify_ids
 from beamtree.data.read_report import Moment, ReadReport, describe_filters
-from beamtree.data.rejects import SKIP_REMEDY, ParsedColumn, check_rows, write_rejects
-from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table, read_tables
+from beamtree.data.rejects import write_rejects
+from beamtree.data.tables import ROW_INDEX, BadRows, Source
 from beamtree.errors import DataError, NoRowsError, SettingsError
 
-MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
 _ALLOWED_TYPES: Mapping[str, tuple[type[pl.DataType], ...]] = {
     USER_ID: (pl.Int64, pl.String),
     ITEM_ID: (pl.Int64, pl.String),
@@ -135,82 +121,29 @@ def read_interactions(
         for name, values in (event_type or {}).items()
     }
     events = EventTypes.of(event_weights, target_events)
-    needed = {
-        ours: names[ours]
-        for ours, is_needed in (
-            (USER_ID, True),
-            (ITEM_ID, True),
-            (TIMESTAMP, not row_order),
-            (RATING, min_rating is not None),
-            (EVENT_TYPE, events is not None),
-        )
-        if is_needed
-    }
-
-    untyped: set[str] = set()
-    parts: list[pl.DataFrame] = []
-    bad_parts: list[pl.DataFrame] = []
-    files: list[str] = []
-    rows_read = places_before = 0
-    for table in read_tables(
-        source,
-        wanted={*needed.values(), *event_values, *context},
-        headerless=MOVIELENS_RATING_COLUMNS,
-        bad_rows=bad_rows,
-        remedy=SKIP_REMEDY,
-    ):
-        files.append(table.file)
-        rows_read += table.frame.height
-        if not table.columns:
-            continue
-        require_columns(needed, present=table.columns, file=table.file, mapper=LOG_MAPPER)
-        require_event_columns(event_values, present=table.columns, file=table.file)
-        chosen = _choose_rows(table, event_values=event_values, rating=names[RATING], min_rating=min_rating)
-        if events is not None:
-            chosen = chosen.filter(~parse_events(chosen[names[EVENT_TYPE]]).is_in(events.left_out).fill_null(False))
-        others = [ParsedColumn(names[RATING], RATING, parse_ratings, NUMBER_KINDS)] if min_rating is not None else []
-        if events is not None:
-            others.append(ParsedColumn(names[EVENT_TYPE], EVENT_TYPE, parse_events, EVENT_KINDS))
-        parsed, bad = check_rows(
-            chosen,
-            columns=[
-                ParsedColumn(names[USER_ID], USER_ID, parse_ids, ID_KINDS),
-                ParsedColumn(names[ITEM_ID], ITEM_ID, parse_ids, ID_KINDS),
-                _row_numbers(places_before)
-                if row_order
-                else ParsedColumn(names[TIMESTAMP], TIMESTAMP, parse_times, TIME_KINDS),
-                *others,
-                ParsedColumn(ROW_INDEX, ROW_INDEX, lambda rows: rows, "the number of a row"),
-            ],
-            table=table,
-            bad_rows=bad_rows,
-        )
-        parts.append(with_context(parsed.drop(RATING, strict=False), chosen, names=context))
-        bad_parts.append(bad)
-        untyped |= table.untyped
-        places_before += table.num_places
-    origin = files[0] if len(files) == 1 else f"{source}"
-    if rows_read == 0:
+    read = read_rows(source, WantedRows(names, event_values, events, min_rating, context, row_order), bad_rows=bad_rows)
+    origin = read.files[0] if len(read.files) == 1 else f"{source}"
+    if read.num_read == 0:
         raise NoRowsError(f"{origin}: no rows. Expected a log with one interaction per row.")
 
-    rejected = sum(part.height for part in bad_parts)
-    listed = write_rejects(pl.concat(bad_parts), path=rejects_file, source=source) if rejected else None
+    rejected = read.num_bad
+    listed = write_rejects(pl.concat(read.bad), path=rejects_file, source=source) if rejected else None
     frame = pl.DataFrame()
-    if parts:
-        frame = typed_context(_limit_times(_join_parts(parts), since=since, until=until), untyped=untyped)
+    if read.good:
+        frame = typed_context(_limit_times(_join_parts(read.good), since=since, until=until), untyped=read.untyped)
     if frame.height == 0:
         raise NoRowsError(
-            f"{origin}: no rows left of {rows_read:,}; {rejected:,} were bad and "
-            f"{rows_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
+            f"{origin}: no rows left of {read.num_read:,}; {rejected:,} were bad and "
+            f"{read.num_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
         )
     if events is not None:
         frame = events.weigh(frame, origin=origin)
     distinct = _drop_repeats(frame)
     report = ReadReport(
-        files=tuple(files),
-        rows_read=rows_read,
+        files=tuple(read.files),
+        rows_read=read.num_read,
         rows_rejected=rejected,
-        rows_filtered=rows_read - rejected - frame.height,
+        rows_filtered=read.num_read - rejected - frame.height,
         rows_repeated=frame.height - distinct.height,
         rejects_file=listed,
         filters=describe_filters(
@@ -241,24 +174,6 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         rejects_file=rejects_file,
         row_order=settings.row_order,
     )
-
-
-def _row_numbers(places_before: int) -> ParsedColumn:
-    """The places of a file's rows as their times, after all places of the files before it."""
-    return ParsedColumn(ROW_INDEX, TIMESTAMP, lambda rows: rows.cast(pl.Int64) + places_before, "the number of a row")
-
-
-def _choose_rows(
-    table: Table, *, event_values: dict[str, list[str]], rating: str, min_rating: float | None
-) -> pl.DataFrame:
-    """The rows that the filters on events and ratings let pass, with their row index; unreadable ratings pass."""
-    frame = table.numbered()
-    for name, values in event_values.items():
-        frame = frame.filter(pl.col(name).cast(pl.String).is_in(values))
-    if min_rating is not None:
-        stars = parse_ratings(frame[rating])
-        frame = frame.filter((stars >= min_rating).fill_null(True))
-    return frame
 
 
 def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:

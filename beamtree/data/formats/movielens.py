@@ -7,8 +7,8 @@ import polars as pl
 
 from beamtree.data.columns import GENRES, ITEM_ID, RATING, TIMESTAMP, TITLE, USER_ID
 from beamtree.data.formats.original import Original, read_headerless, require_original
-from beamtree.data.interactions import MOVIELENS_RATING_COLUMNS
 from beamtree.data.items import read_items
+from beamtree.data.log_rows import MOVIELENS_RATING_COLUMNS
 from beamtree.data.tables import read_tables
 
 _GENRES_100K: Final = (

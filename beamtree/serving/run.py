@@ -45,10 +45,11 @@ def serve(
     announce: Callable[[str], None],
     log_queue: LogQueue | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. announce is told the address as soon as requests are answered.
+    """Serve until SIGTERM or SIGINT.
 
-    log_queue: where log lines go, whose losses are counted. ArtefactError where the model cannot be served, InputError
-    where the address is taken or fewer files may be open than connections.
+    announce: called with the address once the server accepts connections. log_queue: where log lines go; those that it
+    drops are counted. ArtefactError where the model cannot be served, InputError where the address is taken or the
+    system allows fewer open files than connections.
     """
     _allow_open_files(settings.max_connections + SPARE_CONNECTIONS + SPARE_FILES)
     listening = _listen(settings)
@@ -98,7 +99,7 @@ def serve(
     service.is_stopping = lambda: server.should_exit
     try:
         listening.listen()
-        with _signal_handlers(service.deployment.reload_or_note):
+        with _signal_handlers(service.deployment.reload_or_record):
             server.run(sockets=[listening])
     finally:
         stop.set()
@@ -106,7 +107,7 @@ def serve(
 
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
-    """Load the model and make the parts of a server."""
+    """Load the model and create the parts of a server."""
     spans = _spans() if settings.telemetry else None
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
@@ -161,17 +162,17 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
 
 
 def _spans() -> SpanRecorder:
-    """Loads OpenTelemetry, which nobody pays for who did not ask."""
+    """Imports OpenTelemetry, only where it is asked for."""
     from beamtree.integrations.telemetry import Spans
 
     return Spans()
 
 
 def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
-    """Threads for searches, and others for whatever else takes a while.
+    """Threads for searches, and others for slow look-ups.
 
-    The kernels spread a batch over all cores by themselves: two threads suffice, one to prepare a batch while the other
-    has the kernels. Without them torch searches one request after another, so there each thread takes one at a time.
+    The kernels use all cores for one batch: two threads suffice, one that prepares a batch while the other searches.
+    Without kernels, torch searches one request after another, so each thread takes one at a time.
     """
     threads, together = settings.threads, 1.0
     if native.is_available():
@@ -216,7 +217,7 @@ def _signal_handlers(reload: Callable[[], None]) -> Iterator[None]:
 
 
 def _allow_open_files(wanted: int) -> None:
-    """Raise the number of files that this process may open; InputError where the system does not let it."""
+    """Raise the limit on open files; InputError where the system does not allow it."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return
@@ -224,7 +225,7 @@ def _allow_open_files(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     except (OSError, ValueError):
         raise InputError(
-            f"So many connections need {wanted:,} open files, but the system allows {most:,}. "
+            f"That many connections need {wanted:,} open files, but the system allows {most:,}. "
             f"Lower --max-connections, or raise the limit (ulimit -n {wanted})."
         ) from None
 

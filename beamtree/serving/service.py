@@ -1,4 +1,4 @@
-"""Everything that a running server holds: the model in service, the search threads, histories, metrics, settings."""
+"""The state of a running server: model, search threads, histories, events, metrics, settings."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written]
 
 @dataclass(frozen=True)
 class SearchSpan:
-    """What a trace tells of a search, and when it ended by `time.perf_counter`: from then on the answer is written."""
+    """Attributes of a search for its trace, and when it ended by `time.perf_counter`."""
 
     ended_at: float
     attributes: dict[str, str | int | float]
 
 
 class SpanRecorder(Protocol):
-    """Where traces of requests go."""
+    """Exports traces of requests."""
 
     def record(
         self,
@@ -42,10 +42,10 @@ class SpanRecorder(Protocol):
         headers: Iterable[tuple[bytes, bytes]],
         attributes: Mapping[str, str | int | float],
     ) -> None:
-        """Note a request that is done."""
+        """Record a finished request."""
 
     def close(self) -> None:
-        """Send what waits to be sent."""
+        """Send what is queued."""
 
 
 @dataclass(eq=False)
@@ -67,9 +67,9 @@ class Service:
     async def recommend(
         self, model: LoadedModel, requests: Sequence[Recommend], *, write: Write[Written], connection: Hashable
     ) -> Done[list[Written]]:
-        """Search for all requests of a call, together with other calls that wait. Explanations take their own way.
+        """Search for all requests of a call, in a batch with other waiting calls; explanations use the look-up threads.
 
-        write: makes of answers what is sent, on the thread that searched.
+        write: serialises the answers, on the thread that searched.
         """
         pool = self.lookups if any(request.explain for request in requests) else self.searches
         done = await pool.submit(
@@ -83,18 +83,18 @@ class Service:
         return done
 
     async def look_up(self, call: Callable[[], Result], *, connection: Hashable) -> Result:
-        """Make a call that may take a while on a thread of its own."""
+        """Run a slow function on a look-up thread."""
         return (await self.lookups.run(call, connection=connection)).result
 
     def close(self) -> None:
-        """Let running work finish and write what waits to be written."""
+        """Let running work finish and write queued events."""
         self.searches.close()
         self.lookups.close()
         if self.live is not None:
             self.live.close()
         if self.histories is not None:
             self.histories.close()
-        if self.events is not None:  # the last to have the file open, so that SQLite leaves one file behind
+        if self.events is not None:  # last, so that SQLite removes its write-ahead log
             self.events.close()
         if self.spans is not None:
             self.spans.close()

@@ -21,7 +21,7 @@ _features: TypeAdapter[dict[str, Any]] = TypeAdapter(FeatureValues)
 
 @dataclass(frozen=True)
 class WrittenRow:
-    """The answer to one history: elements of the output tensors as JSON, and what is counted of it."""
+    """The answer to one history: elements of the output tensors as JSON, and figures for the metrics."""
 
     item_ids: bytes
     scores: bytes
@@ -35,7 +35,7 @@ class WrittenRow:
 class Tensor:
     """An output: (rows, k) where it has two dimensions, (rows,) where it has one.
 
-    elements: JSON of the elements of a row that are there; filling: of one that is not.
+    elements: JSON of the elements of a row; filling: of an element that pads it.
     """
 
     datatype: str
@@ -72,7 +72,7 @@ def read_features(tensor: InferInput, *, place: int, num_rows: int) -> list[dict
 
 
 def write_rows(outcomes: Sequence[Answers | BaseException]) -> list[list[WrittenRow] | BaseException]:
-    """The rows of each call, or what it failed with."""
+    """The rows of each call, or its exception."""
     return [
         outcome if isinstance(outcome, BaseException) else [_written(answer) for answer in outcome]
         for outcome in outcomes

@@ -1,4 +1,4 @@
-"""What must stay free of memory and disk: with less, the server refuses what would use it up, and answers the rest."""
+"""Minimum free memory and disk space: with less, large calls or events get 503, and the rest is answered."""
 
 import shutil
 import time
@@ -18,7 +18,7 @@ MEBIBYTE = 2**20
 class Watermarks:
     """Memory of the machine or its container, and the disk below `store`, the file of events.
 
-    min_free_memory, min_free_disk: bytes. Where nobody can tell what is free of the disk, nothing is refused.
+    min_free_memory, min_free_disk: bytes. Where the free disk space is unknown, nothing is refused.
     """
 
     def __init__(
@@ -31,8 +31,8 @@ class Watermarks:
     ) -> None:
         self._min_free_memory = min_free_memory
         self._min_free_disk = min_free_disk
-        self._memory = _Lately(measure_memory)
-        self._disk = _Lately(lambda: None if store is None else _free_disk(store))
+        self._memory = _Cached(measure_memory)
+        self._disk = _Cached(lambda: None if store is None else _free_disk(store))
 
     @property
     def free_memory(self) -> float:
@@ -45,7 +45,7 @@ class Watermarks:
         return _or_nan(self._disk.value)
 
     def refuse_heavy(self, requests: Sequence[Recommend]) -> None:
-        """503 for a call whose answer takes much memory, where little is left."""
+        """503 for a call with a large answer, when memory is short."""
         is_light = sum(request.k for request in requests) <= LIGHT_ITEMS and not any(
             request.explain for request in requests
         )
@@ -60,7 +60,7 @@ class Watermarks:
             )
 
     def refuse_events(self) -> None:
-        """503 where the disk of the store is nearly full."""
+        """503 when the disk of the store is nearly full."""
         free = self._disk.value
         if free is not None and free < self._min_free_disk:
             raise ApiError(
@@ -72,8 +72,8 @@ class Watermarks:
             )
 
 
-class _Lately:
-    """A figure that is measured when somebody asks, at most every half second."""
+class _Cached:
+    """A value that is measured on demand, at most every half second."""
 
     def __init__(self, measure: Callable[[], int | None]) -> None:
         self._measure = measure

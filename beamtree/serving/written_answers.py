@@ -1,7 +1,7 @@
-"""Recommendations as JSON text, written request by request on the threads that search.
+"""Recommendations serialised to JSON, request by request, on the threads that search.
 
-So a large answer never stands in memory as objects as a whole, and the event loop, which all clients share, has but to
-join texts.
+A large answer is thus never in memory as objects as a whole, and the event loop, which all clients share, only joins
+bytes.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from beamtree.serving.answers import Answers
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """The answer to one request as JSON, and what is counted of it."""
+    """The answer to one request as JSON, and figures for the metrics."""
 
     text: bytes
     is_fallback: bool
@@ -23,12 +23,12 @@ class WrittenAnswer:
 
 
 def json_text(content: Any) -> bytes:
-    """Anything as JSON; numbers that are not finite become null."""
+    """A value as JSON; numbers that are not finite become null."""
     return to_json(content, bytes_mode="base64", fallback=str)
 
 
 def write_answers(outcomes: Sequence[Answers | BaseException]) -> list[list[WrittenAnswer] | BaseException]:
-    """The answers of each call, or what it failed with."""
+    """The answers of each call, or its exception."""
     return [
         outcome if isinstance(outcome, BaseException) else [_written(answer) for answer in outcome]
         for outcome in outcomes

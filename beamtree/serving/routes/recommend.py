@@ -19,7 +19,7 @@ from beamtree.serving.written_answers import join_answers, write_answers
 
 
 class CountedAnswer(Protocol):
-    """What is counted of an answer."""
+    """What the metrics count of an answer."""
 
     @property
     def is_fallback(self) -> bool:
@@ -28,7 +28,7 @@ class CountedAnswer(Protocol):
 
     @property
     def unknown_ids(self) -> int:
-        """How many ids of the request the model has never seen."""
+        """How many ids of the request the model does not know."""
         ...
 
 
@@ -67,7 +67,7 @@ def recommend_routes(service: Service) -> APIRouter:
 async def search_for(
     service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Counted]
 ) -> Done[list[Counted]]:
-    """Search for a call, and note it in metrics and log; ApiError where it is refused."""
+    """Search for a call, and record it in metrics and log; ApiError where it cannot be answered."""
     service.watermarks.refuse_heavy(requests)
     done = await service.recommend(model, requests, write=write, connection=request.client)
     service.metrics.recommendations.inc(len(done.result))
@@ -84,8 +84,8 @@ async def search_for(
                 "beamtree.search_ms": done.ran * 1000,
             },
         )
-    said = request.scope["state"]["log"]
-    said["model_version"], said["requests"] = model.version, len(requests)
+    fields = request.scope["state"]["log"]
+    fields["model_version"], fields["requests"] = model.version, len(requests)
     if service.settings.log_histories:
-        said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
+        fields["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
     return done

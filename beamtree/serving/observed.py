@@ -5,14 +5,18 @@ import logging
 import random
 import re
 import time
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beamtree.serving.api_error import CLIENT_HAS_GONE, ApiError, headers_too_large
 from beamtree.serving.http_protocol import CONNECTION, GuardedProtocol
 from beamtree.serving.limits import HEADER_BYTES
-from beamtree.serving.service import SearchSpan, Service, SpanRecorder
+from beamtree.serving.service import SearchSpan, Service
 from beamtree.serving.wire import error_response
+
+if TYPE_CHECKING:  # OpenTelemetry is optional
+    from beamtree.integrations.telemetry import Spans
 
 access_log = logging.getLogger("beamtree.serving.access")
 
@@ -113,7 +117,7 @@ class Observed:
         self._metrics.in_flight.dec()
 
     def _trace(
-        self, spans: SpanRecorder, scope: Scope, request_id: str, status: int, began_at: float, seconds: float
+        self, spans: "Spans", scope: Scope, request_id: str, status: int, began_at: float, seconds: float
     ) -> None:
         route = str(getattr(scope.get("route"), "path_format", "other"))
         if route not in self._traced:

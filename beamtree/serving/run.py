@@ -27,7 +27,7 @@ from beamtree.serving.loaded_model import load_model
 from beamtree.serving.logs import LogQueue
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
-from beamtree.serving.service import Service, SpanRecorder
+from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.trial import try_in_child, try_model
 from beamtree.serving.user_events import UserEvents
@@ -69,7 +69,8 @@ def serve(
         ConnectionLimits(clients=settings.max_connections, seconds=settings.timeout, unread_bytes=settings.max_unread),
         count_dropped=service.metrics.connection_dropped,
     )
-    service.metrics.watch_connections(connections)
+    service.metrics.watch("connections", "Open connections", lambda: connections.open)
+    service.metrics.watch("unread_bytes", "Bytes of answers not yet read by clients", lambda: connections.unread_bytes)
     if log_queue is not None:
         log_queue.count_dropped = service.metrics.log_lines_dropped.inc
     shown = f"[{host}]" if ":" in host else host
@@ -108,11 +109,14 @@ def serve(
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
     """Load the model and create the parts of a server."""
-    spans = _spans() if settings.telemetry else None
+    spans = None
+    if settings.telemetry:
+        from beamtree.integrations.telemetry import Spans
+
+        spans = Spans()
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
     try_model(deployment.current, directory=settings.model)
-    metrics.watch_folder(deployment.differs_from_folder)
     histories, events, live = None, None, None
     if log is not None or settings.events is not None:
         file, stored = None, None
@@ -120,7 +124,6 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
             file = EventFile(settings.events, lock_seconds=settings.timeout)
             stored = UserEvents(settings.events, lock_seconds=settings.timeout)
         histories = Histories(log, stored=stored, latest=settings.limits.history)
-        metrics.watch_history_cache(lambda: histories.cached_bytes)
         if file is not None:
             events = EventStore(
                 file,
@@ -137,17 +140,12 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
                     histories=histories,
                     lock_seconds=settings.timeout,
                 )
-                metrics.watch_live_events(lambda: live.num_interactions)
                 live.start()
     searches, lookups = _pools(settings)
-    metrics.watch_filter_cache(lambda: deployment.current.recommender.filter_cache_bytes)
     watermarks = Watermarks(
         min_free_memory=settings.min_free_memory, min_free_disk=settings.min_free_disk, store=settings.events
     )
-    metrics.watch_watermarks(watermarks)
-    metrics.watch_pool(searches)
-    metrics.watch_pool(lookups)
-    return Service(
+    service = Service(
         settings=settings,
         deployment=deployment,
         searches=searches,
@@ -159,13 +157,28 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
         watermarks=watermarks,
         spans=spans,
     )
+    _watch(service)
+    return service
 
 
-def _spans() -> SpanRecorder:
-    """Imports OpenTelemetry, only where it is asked for."""
-    from beamtree.integrations.telemetry import Spans
+def _watch(service: Service) -> None:
+    """Export the state of all parts."""
+    watch, deployment, watermarks = service.metrics.watch, service.deployment, service.watermarks
+    histories, live = service.histories, service.live
+    watch("model_folder_differs", "1 if the folder holds another model than is served", deployment.differs_from_folder)
+    watch("filter_cache_bytes", "Cached masks", lambda: deployment.current.recommender.filter_cache_bytes)
+    watch("history_cache_bytes", "Cached histories", lambda: 0 if histories is None else histories.cached_bytes)
+    watch("live_events", "Events counted beside the log", lambda: 0 if live is None else live.num_interactions)
+    watch("free_memory_bytes", "Free memory of the machine or its container", lambda: watermarks.free_memory)
+    watch("free_disk_bytes", "Free space on the disk of the events", lambda: watermarks.free_disk)
+    _watch_pool(service.metrics, service.searches)
+    _watch_pool(service.metrics, service.lookups)
 
-    return Spans()
+
+def _watch_pool(metrics: Metrics, pool: SearchPool) -> None:
+    metrics.watch("queue_depth", "Calls waiting for a thread", lambda: pool.waiting, pool=pool.name)
+    metrics.watch("queue_work", "Work waiting, in searches of the model", lambda: pool.waiting_work, pool=pool.name)
+    metrics.watch("busy_threads", "Busy threads", lambda: pool.running, pool=pool.name)
 
 
 def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:

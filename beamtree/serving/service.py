@@ -1,8 +1,8 @@
 """The state of a running server: model, search threads, histories, events, metrics, settings."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
@@ -17,6 +17,9 @@ from beamtree.serving.settings import ServerSettings
 from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
 
+if TYPE_CHECKING:  # OpenTelemetry is optional
+    from beamtree.integrations.telemetry import Spans
+
 Result = TypeVar("Result")
 Written = TypeVar("Written")
 Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written] | BaseException]]
@@ -28,24 +31,6 @@ class SearchSpan:
 
     ended_at: float
     attributes: dict[str, str | int | float]
-
-
-class SpanRecorder(Protocol):
-    """Exports traces of requests."""
-
-    def record(
-        self,
-        name: str,
-        *,
-        seconds: float,
-        is_failure: bool,
-        headers: Iterable[tuple[bytes, bytes]],
-        attributes: Mapping[str, str | int | float],
-    ) -> None:
-        """Record a finished request."""
-
-    def close(self) -> None:
-        """Send what is queued."""
 
 
 @dataclass(eq=False)
@@ -61,7 +46,7 @@ class Service:
     events: EventStore | None
     watermarks: Watermarks
     live: LiveEvents | None = None
-    spans: SpanRecorder | None = None
+    spans: "Spans | None" = None
     is_stopping: Callable[[], bool] = lambda: False
 
     async def recommend(

@@ -13,13 +13,19 @@ from pydantic_core import to_json
 from beamtree.serving.answers import Answers
 
 
-@dataclass(frozen=True)
-class WrittenAnswer:
-    """The answer to one request as JSON, and figures for the metrics."""
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What the metrics count of an answer: popular items, and ids of the request that the model does not know."""
 
-    text: bytes
     is_fallback: bool
     unknown_ids: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenAnswer(Counted):
+    """The answer to one request as JSON."""
+
+    text: bytes
 
 
 def json_text(content: Any) -> bytes:
@@ -41,8 +47,9 @@ def join_answers(answers: Sequence[WrittenAnswer], **fields: Any) -> bytes:
 
 
 def _written(answer: dict[str, Any]) -> WrittenAnswer:
-    return WrittenAnswer(
-        json_text(answer),
-        is_fallback=answer["source"] == "popularity",
-        unknown_ids=len(answer.get("unknown_ids") or ()),
-    )
+    return WrittenAnswer(text=json_text(answer), **count(answer))
+
+
+def count(answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Counted`."""
+    return {"is_fallback": answer["source"] == "popularity", "unknown_ids": len(answer.get("unknown_ids") or ())}

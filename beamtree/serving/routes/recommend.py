@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,24 +15,9 @@ from beamtree.serving.schemas.recommend_body import Recommend, RecommendMany, re
 from beamtree.serving.service import SearchSpan, Service, Write
 from beamtree.serving.wire import read_json, text_response
 from beamtree.serving.work import works_of
-from beamtree.serving.written_answers import join_answers, write_answers
+from beamtree.serving.written_answers import Counted, join_answers, write_answers
 
-
-class CountedAnswer(Protocol):
-    """What the metrics count of an answer."""
-
-    @property
-    def is_fallback(self) -> bool:
-        """Whether it holds popular items."""
-        ...
-
-    @property
-    def unknown_ids(self) -> int:
-        """How many ids of the request the model does not know."""
-        ...
-
-
-Counted = TypeVar("Counted", bound=CountedAnswer)
+Answer = TypeVar("Answer", bound=Counted)
 
 
 def recommend_routes(service: Service) -> APIRouter:
@@ -65,8 +50,8 @@ def recommend_routes(service: Service) -> APIRouter:
 
 
 async def search_for(
-    service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Counted]
-) -> Done[list[Counted]]:
+    service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Answer]
+) -> Done[list[Answer]]:
     """Search for a call, and record it in metrics and log; ApiError where it cannot be answered."""
     service.watermarks.refuse_heavy(requests)
     done = await service.recommend(model, requests, write=write, connection=request.client)

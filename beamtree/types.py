@@ -8,6 +8,7 @@ import numpy.typing as npt
 AnyArray = npt.NDArray[Any]
 BoolArray = npt.NDArray[np.bool_]
 Int8Array = npt.NDArray[np.int8]
+IntArray = npt.NDArray[np.integer]
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""From checked bodies to answers: what a request asks the recommender, refusals, and columns of the item table."""
+"""From validated bodies to answers: the request to the recommender, its errors, and columns of the item table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,13 +26,13 @@ NO_KNOWN_ITEMS = (
 def answer_calls(
     model: LoadedModel, calls: Sequence[Sequence[Recommend]], *, histories: Histories | None
 ) -> list[Answers | BaseException]:
-    """Answers for each call of one or many requests, searched for together.
+    """The answers of each call of one or many requests, searched in one batch.
 
-    In the place of what cannot be answered stands what was raised: ApiError for a refusal, anything else for a failure.
-    Neither touches the other calls: where searching together fails, each call is searched for alone.
+    A call that cannot be answered gets its exception instead: ApiError for an invalid request, anything else for a
+    failure. Other calls are not affected: where the batch fails, each call is searched on its own.
     """
-    understood = [outcome_of(understand, model, asked, histories=histories) for asked in calls]
-    usable = [encoded for encoded in understood if not isinstance(encoded, BaseException)]
+    encoded_calls = [outcome_of(encode_call, model, asked, histories=histories) for asked in calls]
+    usable = [encoded for encoded in encoded_calls if not isinstance(encoded, BaseException)]
     together = outcome_of(model.recommender.answer, [one for encoded in usable for one in encoded])
     found = None if isinstance(together, BaseException) else iter(together)
 
@@ -42,12 +42,12 @@ def answer_calls(
 
     return [
         encoded if isinstance(encoded, BaseException) else outcome_of(answer, asked, encoded)
-        for asked, encoded in zip(calls, understood, strict=True)
+        for asked, encoded in zip(calls, encoded_calls, strict=True)
     ]
 
 
-def understand(model: LoadedModel, asked: Sequence[Recommend], *, histories: Histories | None) -> list[EncodedRequest]:
-    """Look up every id and column of the requests of a call; ApiError for what is wrong, or unknown if so asked."""
+def encode_call(model: LoadedModel, asked: Sequence[Recommend], *, histories: Histories | None) -> list[EncodedRequest]:
+    """Encode the requests of a call; ApiError for invalid ids and columns, and for unknown ids if these are refused."""
     for one in asked:
         model.catalogue.check_columns(one.columns)
     users = [one.user_id for one in asked if one.user_id is not None]

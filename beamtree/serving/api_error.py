@@ -1,4 +1,4 @@
-"""Saying no: every answer that is not a success has one shape, a code for programs and a sentence for people."""
+"""Errors of the interface: all have one shape, with a code for programs and a message for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _BRANCH_MARKS_BEGIN = ("function-", "list[", "[key]")
 
 
 class ApiError(Exception):
-    """A request that gets no result: HTTP status, a code, a message, and details such as the faulty fields."""
+    """A request that is answered with an error: HTTP status, code, message, and details such as the faulty fields."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """What the client reads."""
+        """The JSON body."""
         return {"error": {"code": self.code, "message": self.message, "details": self.details}}
 
 
 def headers_too_large() -> ApiError:
-    """431: more headers than anybody needs."""
+    """431: the headers exceed `HEADER_BYTES`."""
     return ApiError(
         431,
         "headers_too_large",
@@ -54,12 +54,12 @@ def headers_too_large() -> ApiError:
 
 
 def too_busy(message: str) -> ApiError:
-    """503: come again in a second."""
+    """503, to be tried again in a second."""
     return ApiError(503, "overloaded", message, headers={"Retry-After": "1"})
 
 
 def timed_out(seconds: float) -> ApiError:
-    """503: the answer was not there in time."""
+    """503: no answer in time."""
     return ApiError(
         503,
         "timed_out",
@@ -69,12 +69,12 @@ def timed_out(seconds: float) -> ApiError:
 
 
 def wrong_id_type(error: IdTypeError) -> ApiError:
-    """422: an id is spelt otherwise than those of the model or of the log."""
+    """422: an id of another type than those of the model or of the log."""
     return ApiError(422, "wrong_id_type", str(error), details=[error.id])
 
 
 def invalid_body(error: ValidationError) -> ApiError:
-    """400 for what is not JSON, 422 for JSON that does not fit; all faulty fields are listed."""
+    """400 for what is not JSON, 422 for JSON that does not validate; all faulty fields are listed."""
     faults = error.errors(include_url=False)
     if faults[0]["type"] == "json_invalid":
         return ApiError(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")
@@ -101,7 +101,7 @@ def invalid_body(error: ValidationError) -> ApiError:
 
 
 def shortened(value: object) -> str:
-    """A value as people may see it in a message, never longer than a line."""
+    """A value for a message, at most a line long."""
     text = repr(value[: SHOWN_CHARACTERS + 1] if isinstance(value, list | str) else value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 

@@ -1,4 +1,4 @@
-"""Short names for the branches of the tree: categories that are typical of the items below, and titles."""
+"""Short names for nodes of the tree: the categories typical of the items below, and popular titles."""
 
 from collections.abc import Sequence
 
@@ -7,26 +7,25 @@ import polars as pl
 
 from beamtree.data.columns import CATEGORY, TITLE
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray, BoolArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array
 
 MAX_WORDS = 2
-"""Categories and titles of one name."""
+"""Categories and titles in a name."""
 
 MIN_SHARE = 0.05
-"""Of the items below a branch: a rarer category does not name it, however rare it is elsewhere."""
+"""Of the items below a node: a rarer category does not name it."""
 
 MIN_LIFT = 1.15
-"""Over its share of the catalogue: a category that is about as frequent everywhere says nothing about a branch."""
+"""Over its share of the catalogue: a category that is about as frequent everywhere does not name a node."""
 
 TITLE_CHARACTERS = 30
 SEPARATOR = " · "
 
 
 class BranchNames:
-    """Names of the nodes of one tree. popularity: (items,), which titles stand for a branch without typical categories.
+    """Names of the nodes of one tree. popularity: (items,), by which titles are chosen where no category is typical.
 
-    A category is the more typical, the more items below have it and the fewer elsewhere: share * ln(share / share in
-    the catalogue), its term of the Kullback-Leibler divergence.
+    How typical a category is: share * ln(share / share in the catalogue), its term of the Kullback-Leibler divergence.
     """
 
     def __init__(self, tree: ItemTree, item_table: pl.DataFrame, *, popularity: AnyArray) -> None:
@@ -39,12 +38,12 @@ class BranchNames:
             known = item_table[CATEGORY].cast(pl.String)
             self._categories = known.drop_nulls().unique().sort().to_list()
             places = {name: place for place, name in enumerate(self._categories)}
-            codes = known.replace_strict(places, default=-1, return_dtype=pl.Int32)
+            codes = known.replace_strict(places, default=NOTHING, return_dtype=pl.Int32)
             self._category_of_item = codes.to_numpy().astype(np.int32)
             self._shares = _counts(self._category_of_item, len(self._categories)) / max(1, len(known))
 
     def name(self, level: int, node: int) -> str:
-        """What to call a node; empty where the item table has neither categories nor titles."""
+        """The name of a node; empty where the item table has neither categories nor titles."""
         first, end = (int(bound) for bound in self._tree.leaf_ranges(node, level))
         items = self._tree.item_at_leaf[first:end]
         items = items[items >= 0]
@@ -59,7 +58,7 @@ class BranchNames:
         return SEPARATOR.join(words[:MAX_WORDS])
 
     def _typical_categories(self, items: Int32Array) -> list[int]:
-        """Places of the typical categories of some items, the most typical first."""
+        """Codes of the typical categories of some items, the most typical first."""
         if self._category_of_item is None:
             return []
         shares = _counts(self._category_of_item[items], len(self._categories)) / len(items)

@@ -1,26 +1,24 @@
-"""Looking things up about items: by text, and the columns of the item table."""
+"""Items by text, and the columns of the item table."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.data.columns import CATEGORY, ITEM_ID, TITLE
 from beamtree.data.raw_ids import RawIds
 from beamtree.serving.conditions import check_column
 from beamtree.serving.limits import LISTED_VALUES
-from beamtree.types import AnyArray, BoolArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, BoolArray, Int32Array, Int64Array, IntArray
 
-IntArray = npt.NDArray[np.integer]
 Row = dict[str, Any]
 
 
 class Catalogue:
     """The items of one model. popularity: (items,); most_popular: dense ids of the items that may be returned.
 
-    What looks for items finds those alone; whoever names an item by its id is told of removed ones too.
+    A search finds only these; a look-up by id finds removed items too.
     """
 
     def __init__(
@@ -50,7 +48,7 @@ class Catalogue:
             check_column(name, self.item_table)
 
     def column_values(self, items: IntArray, columns: Sequence[str]) -> list[Row]:
-        """For each item the asked columns by name."""
+        """The requested columns of each item, by name."""
         return (
             self.item_table.select(list(dict.fromkeys(columns)))[items].to_dicts() if columns else [{} for _ in items]
         )
@@ -66,17 +64,16 @@ class Catalogue:
         ]
 
     def holding(self, text: str) -> BoolArray:
-        """(items,): whether id or title holds a text; upper and lower case are the same."""
+        """(items,): whether id or title contains a text, ignoring case."""
         holds = np.zeros(len(self.item_table), dtype=np.bool_)
         for column in self._lowered:
             holds |= column.str.contains(text.lower(), literal=True).to_numpy()
         return holds
 
     def find(self, text: str, *, limit: int) -> tuple[Int64Array, int]:
-        """Items whose id or title is the text, begins with it, or holds it, in this order, popular ones first.
+        """Items whose id or title equals a text, starts with it, or contains it, in this order, popular ones first.
 
-        Upper and lower case are the same; an empty text finds the most popular items. Returns at most `limit` items,
-        and how many match in all.
+        Case is ignored; an empty text finds the most popular items. Returns at most `limit` items, and how many match.
         """
         wanted = text.lower()
         if not wanted:

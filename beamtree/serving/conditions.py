@@ -1,4 +1,4 @@
-"""Conditions on columns of the item table, as one flag per item."""
+"""Conditions on columns of the item table, as a mask over the items."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class ItemConditions:
 
     @property
     def key(self) -> bytes:
-        """32 bytes, equal for conditions that mean the same whatever their order."""
+        """32 bytes, equal for the same conditions in any order."""
         digests = [
             hashlib.sha256(condition.model_dump_json(exclude_none=True).encode()).digest()
             for condition in self.conditions
@@ -57,7 +57,7 @@ def check_column(name: str, item_table: pl.DataFrame) -> None:
 
 
 def _matches(condition: Condition, column: pl.Series) -> BoolArray:
-    """Which rows of a column meet a condition, (rows,). A list meets it where one of its elements does."""
+    """Which rows of a column meet a condition, (rows,). A list meets it if one of its elements does."""
     if isinstance(column.dtype, pl.Array):
         column = column.arr.to_list()
     if not isinstance(column.dtype, pl.List):

@@ -1,4 +1,4 @@
-"""Which connections a server keeps: so many clients, so long for a request to arrive, so much that nobody reads."""
+"""Limits on connections: number of clients, time for a request to arrive, bytes of unread answers."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,8 +17,8 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 class ConnectionLimits:
     """What the connections of a server may take.
 
-    clients: connections that have asked something. seconds: for the headers of a request to arrive, and for an answer
-    to be read. unread_bytes: of all answers together that wait for their readers.
+    clients: connections that have sent a request. seconds: for the headers of a request to arrive, and for an answer
+    to be read. unread_bytes: of all answers together that clients have not read yet.
     """
 
     clients: int
@@ -27,14 +27,14 @@ class ConnectionLimits:
 
 
 class Connection(Protocol):
-    """One connection as the rules see it."""
+    """One connection, as far as the limits are concerned."""
 
     @property
     def is_at_work(self) -> bool:
         """Whether a request is being answered."""
 
     def overdue(self, now: float, *, seconds: float) -> Reason | None:
-        """What the client has failed to do within so many seconds, if anything."""
+        """What the client has failed to do within `seconds`, if anything."""
 
     def drop(self, reason: Reason) -> None:
         """Hang up."""
@@ -43,9 +43,9 @@ class Connection(Protocol):
 class Connections:
     """The open connections of a server.
 
-    A connection is a newcomer until it asks something and there is room among the clients. Newcomers take no place of
-    a client: sockets that stay silent keep nobody out. When more than `SPARE_CONNECTIONS` are open beyond the number
-    of clients allowed, the newcomer that has been silent longest is dropped. Clients stay.
+    A connection becomes a client with its first request, if fewer than the allowed number of clients are connected;
+    until then it is a newcomer. Idle sockets are newcomers and thus keep no client out. When more than
+    `SPARE_CONNECTIONS` are open beyond the allowed clients, the newcomer idle for longest is dropped. Clients stay.
     """
 
     def __init__(self, limits: ConnectionLimits, *, count_dropped: Callable[[Reason], None]) -> None:
@@ -64,11 +64,11 @@ class Connections:
 
     @property
     def unread_bytes(self) -> int:
-        """Bytes of answers that wait for their readers."""
+        """Bytes of answers that clients have not read yet."""
         return sum(self._unread.values())
 
     def enter(self, connection: Connection) -> None:
-        """Somebody has connected."""
+        """A connection was made."""
         self._newcomers[connection] = None
         if self.open > self._limits.clients + SPARE_CONNECTIONS:
             silent = next((newcomer for newcomer in self._newcomers if not newcomer.is_at_work), None)
@@ -78,7 +78,7 @@ class Connections:
             self._next_look = asyncio.get_running_loop().call_later(self._pause, self._look)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether a connection that asks something is a client, or becomes one because there is room."""
+        """Whether a connection with a request is a client, or becomes one because there is room."""
         if connection in self._newcomers and len(self._clients) < self._limits.clients:
             del self._newcomers[connection]
             self._clients.add(connection)
@@ -90,23 +90,23 @@ class Connections:
         self._clients.discard(connection)
         self._unread.pop(connection, None)
 
-    def answer_waits(self, connection: Connection, *, unread: int) -> None:
-        """An answer waits for its reader. Where too much waits in all, those who have kept it longest are dropped."""
+    def answer_stalled(self, connection: Connection, *, unread: int) -> None:
+        """A client does not read. Where too much is unread in all, the connections that stalled first are dropped."""
         self._unread[connection] = unread
         while self.unread_bytes > self._limits.unread_bytes and len(self._unread) > 1:
             self._make_room(next(iter(self._unread)), "slow_reader")
 
     def answer_read(self, connection: Connection) -> None:
-        """The answer is on its way to its reader."""
+        """The client has read its answer."""
         self._unread.pop(connection, None)
 
     def close(self) -> None:
-        """Hang up on everybody, whatever is left to be sent."""
+        """Drop all connections, whatever is left to be sent."""
         for connection in [*self._newcomers, *self._clients]:
             connection.drop("stopped")
 
     def _look(self) -> None:
-        """Drop whoever is overdue, and look again later while anybody is there."""
+        """Drop connections that are overdue, and check again later while any is open."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in [*self._newcomers, *self._clients]:
@@ -117,7 +117,7 @@ class Connections:
         self._next_look = loop.call_later(self._pause, self._look) if self.open else None
 
     def _make_room(self, connection: Connection, reason: Reason) -> None:
-        """Drop one to make room, which is there at once."""
+        """Drop a connection and forget it at once."""
         self.leave(connection)
         self.count_dropped(reason)
         connection.drop(reason)

@@ -1,4 +1,4 @@
-"""Which model is being served: the present one, the one before, and how a new one takes over."""
+"""Which model is served: the current one, the previous one, and how a new one replaces it."""
 
 import hashlib
 import logging
@@ -26,14 +26,14 @@ READ_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Failure:
-    """A model that was refused, and when."""
+    """Why a model was refused, and when."""
 
     message: str
     at: float
 
 
 class Witness(Protocol):
-    """Who is told about changes; metrics in a server."""
+    """Is notified of changes; in a server, the metrics."""
 
     def model_changed(self, version: str) -> None:
         """Another model is served from now on."""
@@ -42,16 +42,16 @@ class Witness(Protocol):
         """A model was refused."""
 
     def folder_watched(self) -> None:
-        """The watcher has looked at the folder, and will look again."""
+        """The watcher has checked the folder."""
 
 
 class Deployment:
-    """Serves the model of one folder and replaces it in one step, so that each request sees one model throughout.
+    """Serves the model of one folder and replaces it atomically, so that each request sees one model throughout.
 
-    `current` is never empty: a model that cannot be read or gives no sane answers is refused and the present one stays.
+    `current` is never empty: a model that cannot be read or fails its trial is refused, and the current one stays.
 
-    load: reads a folder. trial: loads and tries a folder where nothing can be harmed, and returns the version that it
-    tried. Both raise ArtefactError.
+    load: reads a folder. trial: loads and tries a folder in isolation, and returns the version that it tried. Both
+    raise ArtefactError.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Deployment:
         return self.last_failure is not None or in_folder != self.current.version
 
     def reload(self) -> bool:
-        """Read the folder and serve what is in it; False where that is what is served already.
+        """Read the folder and serve its model; False where it is served already.
 
         ArtefactError where the model is refused, whatever the reason.
         """
@@ -110,11 +110,11 @@ class Deployment:
                 return True
 
     def change(self, make: Callable[[LoadedModel], LoadedModel]) -> bool:
-        """Serve what `make` makes of the present model; it has written that to the folder when it returns.
+        """Serve what `make` returns for the current model, having written it to the folder.
 
-        Whoever calls sees to it that nobody else writes to the folder in the meantime. If it holds a newer model by
-        now, that takes over first. False where nothing has changed. ArtefactError as in `reload`; 409 after a rollback,
-        because the folder holds what was rolled back; whatever `make` raises, and nothing has changed.
+        The caller keeps others from writing to the folder in the meantime. A newer model in the folder is loaded first.
+        False where nothing has changed. ArtefactError as in `reload`; 409 after a rollback, because the folder holds
+        what was rolled back; an exception of `make` is passed on, and nothing has changed.
         """
         if self.differs_from_folder():
             self._refuse_after_rollback()
@@ -130,38 +130,38 @@ class Deployment:
                 return True
 
     def rollback(self) -> None:
-        """Serve the previous model again; what was served until now becomes the previous one."""
+        """Serve the previous model again; the current one becomes the previous one."""
         with self._changing:
             if self.previous is None:
-                raise ApiError(409, "nothing_to_roll_back", "No model was served before the present one.")
+                raise ApiError(409, "nothing_to_roll_back", "No model was served before the current one.")
             self.previous, self.current = self.current, self.previous
             self._announce()
 
     def reload_if_changed(self) -> None:
-        """Reload when the folder is not what it was at the last look; a refusal is noted, not raised."""
+        """Reload if the folder has changed since the last check; a refused model is recorded, nothing is raised."""
         present = self._look()
         if present != self._seen:
             self._seen = present
-            self.reload_or_note()
+            self.reload_or_record()
 
-    def reload_or_note(self) -> None:
-        """Reload; a refusal is noted, not raised."""
+    def reload_or_record(self) -> None:
+        """Reload; a refused model is recorded, nothing is raised."""
         with suppress(ArtefactError):
             self.reload()
 
     def watch(self, stop: threading.Event, *, seconds: float) -> None:
-        """Look at the folder every so many seconds until told to stop."""
+        """Check the folder periodically until `stop` is set."""
         while not stop.wait(seconds):
             try:
                 self.reload_if_changed()
-            except BaseException:  # nobody would notice a watcher that has ended
+            except BaseException:  # the watcher must not end unnoticed
                 log.exception("watching the model folder failed")
             self._witness.folder_watched()
 
     def _read(self) -> LoadedModel:
-        """What the folder holds, tried and then loaded; once more if it was replaced in the meantime.
+        """Try the model in the folder, then load it; again if it was replaced in the meantime.
 
-        A version names every byte of a model: what is loaded is what was tried.
+        The version is a hash of all files: what is loaded is what was tried.
         """
         for _ in range(READ_ATTEMPTS):
             before = self._look()
@@ -195,9 +195,9 @@ class Deployment:
         log.info("model changed", extra={"serving": self.current.version, "previous": before})
 
     def _look(self) -> str:
-        """Changes whenever the manifest's content, or the size or date of any file of the folder changes.
+        """A fingerprint of the manifest's content and of the sizes and dates of all files.
 
-        The model card is for people, and the lock for other writers: neither changes a model.
+        The model card and the lock of other writers are no part of the model.
         """
         digest = hashlib.sha256()
         try:

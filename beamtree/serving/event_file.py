@@ -1,8 +1,8 @@
-"""Events on disk: an SQLite file that several servers may share, that survives a crash, and whose loss is noticed.
+"""Events on disk: an SQLite file that servers can share, that survives a crash, and whose loss is detected.
 
 events   one row per event in the order of arrival; columns without a type, so that 7 and '7' stay different ids
 calls    idempotency keys of the last day, as hashes, with a hash of what the call held
-changes  how often a user was erased: whoever keeps histories in memory reads them again when it grows
+changes  how often users were erased: when it grows, histories cached in memory are read again
 """
 
 import os
@@ -43,11 +43,11 @@ _FORMAT_3 = "ALTER TABLE events ADD COLUMN event_type"
 
 
 class FileReplaced(Exception):
-    """The file that is open is no longer the one at its path: what is written to it may never be found again."""
+    """The open file is no longer the one at its path: what is written to it may be lost."""
 
 
 class KeyReused(Exception):
-    """An idempotency key that stood for other events before."""
+    """An idempotency key that was used for other events before."""
 
 
 class FileLocked(Exception):
@@ -56,7 +56,7 @@ class FileLocked(Exception):
 
 @dataclass(frozen=True)
 class StoredEvent:
-    """A user met an item at a moment, in seconds since 1970. event_type: how, None where that was not said."""
+    """An interaction of a user with an item. timestamp: seconds since 1970; event_type: None where it was not given."""
 
     user: Id
     item: Id
@@ -65,9 +65,9 @@ class StoredEvent:
 
 
 class EventFile:
-    """The file itself: write in transactions, and read events that came since the last reading, in the file's order.
+    """Writes events in transactions, and reads those added since the last read, in the order of the file.
 
-    One thread at a time may use it. lock_seconds: how long opening waits for another process that writes.
+    Not thread-safe. lock_seconds: how long opening waits for another process that writes.
     """
 
     def __init__(self, path: Path, *, lock_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
@@ -108,10 +108,10 @@ class EventFile:
         self._check_identity()
 
     def add(self, events: Sequence[StoredEvent], *, key: str | None = None, content: bytes = b"") -> bool:
-        """Write events, inside a transaction; False where a call with this key was written before, and nothing is now.
+        """Write events, within a transaction; False, and nothing is written, where the key was written before.
 
-        content: what the call held, in a form that does not change when it is sent again. KeyReused where the key came
-        with other content.
+        content: of the call, in a form that is the same when it is sent again. KeyReused where the key was written with
+        other content.
         """
         if key is not None and self._is_known(key, content):
             return False
@@ -123,14 +123,14 @@ class EventFile:
         return True
 
     def erase_user(self, user: Id) -> int:
-        """Delete all events of one user, inside a transaction; how many there were. `scrub` afterwards."""
+        """Delete all events of one user, within a transaction, and return their number. Call `scrub` afterwards."""
         erased = self._connection.execute("DELETE FROM events WHERE user = ?", (user,)).rowcount
         if erased:
             self._connection.execute("UPDATE changes SET erasures = erasures + 1")
         return erased
 
     def scrub(self) -> bool:
-        """Overwrite what was deleted on disk too; False where another process holds the old pages for now.
+        """Overwrite deleted data on disk too; False where another process still holds the old pages.
 
         In that case they are overwritten at a later checkpoint.
         """
@@ -138,9 +138,9 @@ class EventFile:
         return not is_busy
 
     def prune(self, *, older_than: float) -> int:
-        """Delete the oldest events that arrived longer ago than so many seconds, inside a transaction; how many.
+        """Delete events that arrived more than `older_than` seconds ago, within a transaction, and return their number.
 
-        At most ROWS_AT_A_TIME at once: call again until it returns 0. Old idempotency keys go too.
+        At most ROWS_AT_A_TIME per call: call again until it returns 0. Old idempotency keys are deleted too.
         """
         now, connection = self._clock(), self._connection
         connection.execute("DELETE FROM calls WHERE received < ?", (now - KEY_SECONDS,))
@@ -151,7 +151,7 @@ class EventFile:
         return connection.execute("DELETE FROM events WHERE id <= ?", (old[-1],)).rowcount
 
     def read_new(self) -> Iterator[list[StoredEvent]]:
-        """Events that were not read before, whoever wrote them, some thousands at a time."""
+        """Events that were not read before, of all writers, in chunks."""
         while True:
             rows = self._connection.execute(
                 "SELECT id, user, item, timestamp, event_type FROM events WHERE id > ? ORDER BY id LIMIT ?",
@@ -163,17 +163,17 @@ class EventFile:
             yield [StoredEvent(*columns) for _, *columns in rows]
 
     def pass_over(self) -> None:
-        """Take all events that are in the file by now as read."""
+        """Mark all events in the file as read."""
         [last] = self._connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
         self._last_read = int(last)
 
     def has_erasures(self) -> bool:
-        """Whether a user was erased since this was last asked, by whomever."""
+        """Whether any process has erased a user since the last call."""
         before, self._erasures = self._erasures, self._count_erasures()
         return before != self._erasures
 
     def users_spelt(self, text: str) -> list[Id]:
-        """The users that a text can mean: the text, and the integer that it spells, if they have events."""
+        """The users with events that a text can name: as a text, and as an integer."""
         spelt: list[Id] = [text]
         if _INTEGER.fullmatch(text) and str(int(text)) == text and -(2**63) <= int(text) < 2**63:
             spelt.append(int(text))
@@ -181,7 +181,7 @@ class EventFile:
         return [user for user in spelt if self._connection.execute(found, (user,)).fetchone()]
 
     def copy_to(self, path: Path) -> int:
-        """Write a consistent copy, also while servers write; how many events it holds. DataError where it cannot be."""
+        """Write a consistent copy, even while servers write, and return its number of events. DataError on failure."""
 
         def write(beside: Path) -> None:
             beside.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ class EventFile:
         self._connection.close()
 
     def _prepare(self) -> None:
-        """Make the tables in a new file, bring an older one up to date, refuse a file that holds something else."""
+        """Create the tables in a new file, upgrade an older one, refuse a file that is something else."""
         connection = self._connection
         self._find_version()
         connection.execute("PRAGMA journal_mode = WAL")
@@ -226,7 +226,7 @@ class EventFile:
                 connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
 
     def _find_version(self) -> int:
-        """The version of the format, 0 for an empty file; sqlite3.DatabaseError for what is not ours."""
+        """The version of the format, 0 for an empty file; sqlite3.DatabaseError for other databases."""
         [tables] = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         [found] = self._connection.execute("PRAGMA application_id").fetchone()
         [version] = self._connection.execute("PRAGMA user_version").fetchone()
@@ -253,7 +253,7 @@ class EventFile:
             raise
 
     def _is_known(self, key: str, content: bytes) -> bool:
-        """Whether this call was written before; if not, note that it is now."""
+        """Whether this call was written before; if not, record it."""
         hashes = (_hash(key.encode()), _hash(content))
         before = self._connection.execute("SELECT content FROM calls WHERE key = ?", hashes[:1]).fetchone()
         if before is None:
@@ -268,7 +268,7 @@ class EventFile:
         return int(erasures)
 
     def _identify(self) -> list[tuple[int, int]]:
-        """Which files are at the paths: the database, its write-ahead log and that one's index."""
+        """Device and inode of the database, of its write-ahead log and of the log's index."""
         real = os.path.realpath(self._path)  # where SQLite puts the other two
         found = [os.stat(path) for path in (self._path, f"{real}-wal", f"{real}-shm")]
         return [(status.st_dev, status.st_ino) for status in found]
@@ -286,7 +286,7 @@ class EventFile:
 
 
 def prune_all(file: EventFile, *, older_than: float, lock_seconds: float) -> int:
-    """Delete all events that arrived longer ago than so many seconds; how many there were."""
+    """Delete all events that arrived more than `older_than` seconds ago, and return their number."""
     pruned = 0
     while True:
         with file.transaction(lock_seconds=lock_seconds):

@@ -1,7 +1,7 @@
-"""Events of requests on their way to the disk: written in groups by one thread, told to the histories, kept for a time.
+"""Events of requests: written in groups by one thread, passed on to the histories, deleted after a time.
 
-A client hears back only after its events are on disk. Calls that arrive while a transaction is being written go into
-the next one together, so that many clients cost few flushes of the disk.
+A client is answered once its events are on disk. Calls that arrive while a transaction is written share the next one,
+so that many clients cost few flushes.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False)
 class _Waiting:
-    """A call that waits: what it does inside a transaction, and where its result or its refusal goes."""
+    """A waiting call: what it does within a transaction, and the future of its result or error."""
 
     write: Callable[[], Any]
     future: asyncio.Future[Any]
 
 
 class EventStore:
-    """Takes events from requests and writes them in groups; whoever keeps histories in memory is told what is outdated.
+    """Writes the events of requests in groups, and invalidates cached histories.
 
-    outdate: told the users of whom there are new events, before their call returns, or, where another server has
-    written them, within `follow_seconds`. outdate_all: called where a user was erased. keep_seconds: events that
-    arrived earlier are deleted.
+    outdate: called with the users of new events, before their call returns, or, where another server has written them,
+    within `follow_seconds`. outdate_all: called when a user was erased. keep_seconds: how long events are kept after
+    their arrival.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class EventStore:
         self._thread.start()
 
     async def add(self, events: Sequence[StoredEvent], *, key: str | None = None, content: bytes = b"") -> bool:
-        """Return when the events are on disk and part of the histories; False where the key says they were before.
+        """Return when the events are on disk and part of the histories; False where they were before, by their key.
 
-        key, content: see `EventFile.add`. ApiError: 503 where they cannot be written now, 422 for a key that stood for
-        other events.
+        key, content: see `EventFile.add`. ApiError: 503 where they cannot be written now, 422 for a key that was
+        used for other events.
         """
         return await self._submit(lambda: self._file.add(events, key=key, content=content))
 
     async def erase_user(self, user: Id) -> int:
-        """Delete all events of one user, from disk and from the histories; how many there were."""
+        """Delete all events of one user, from disk and from the histories, and return their number."""
         return await self._submit(lambda: self._file.erase_user(user))
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class EventStore:
             raise self._give_up(waiting) from None
 
     def _give_up(self, waiting: _Waiting) -> ApiError:
-        """Take a call out of the line; a call that is being written can no longer be taken back."""
+        """Remove a call from the queue; a call that is being written can no longer be cancelled."""
         seconds = f"within {self._timeout_seconds:g} s"
         with self._changed:
             if waiting in self._waiting:
@@ -135,9 +135,9 @@ class EventStore:
             self._prune_in_time()
 
     def _wait(self) -> bool:
-        """Until there is something to write or it is time to look; False when the store is closed and all is written.
+        """Wait until there is something to write or to check; False when the store is closed and all is written.
 
-        Where another process has the lock, what waits is given up when its time is over.
+        While another process holds the lock, waiting calls time out.
         """
         with self._changed:
             if not self._waiting and not self._is_closed:
@@ -146,7 +146,7 @@ class EventStore:
             return not self._is_closed or (bool(self._waiting) and not is_over)
 
     def _write_group(self) -> list[tuple[_Waiting, object]]:
-        """Write all calls that wait, in one transaction; each with its result, or with the refusal of all of them."""
+        """Write all waiting calls in one transaction; each with its result, or with an error for all of them."""
         taken: list[_Waiting] = []
         if not self._waiting:
             return []
@@ -155,10 +155,10 @@ class EventStore:
                 taken = self._take_all()
                 results = [_attempt(waiting) for waiting in taken]
         except FileLocked:
-            return []  # they wait on, until they have the lock or their time is over
+            return []  # they keep waiting, for the lock or for their timeout
         except Exception as error:
             log.exception("events could not be written", extra={"reason": str(error)})
-            return [(waiting, _refusal(error)) for waiting in taken or self._take_all()]
+            return [(waiting, _error(error)) for waiting in taken or self._take_all()]
         return list(zip(taken, results, strict=True))
 
     def _take_all(self) -> list[_Waiting]:
@@ -168,7 +168,7 @@ class EventStore:
         return taken
 
     def _prune_in_time(self) -> None:
-        """Delete what is old, some of it at a time, and look again after a while."""
+        """Delete old events, a chunk at a time, and check again later."""
         if time.monotonic() < self._next_pruning:
             return
         try:
@@ -191,7 +191,7 @@ class EventStore:
 
 
 def _attempt(waiting: _Waiting) -> object:
-    """What a call gives, or the refusal that concerns it alone."""
+    """The result of a call, or the error that concerns it alone."""
     try:
         return waiting.write()
     except KeyReused:
@@ -202,7 +202,7 @@ def _attempt(waiting: _Waiting) -> object:
         )
 
 
-def _refusal(error: Exception) -> ApiError:
+def _error(error: Exception) -> ApiError:
     if isinstance(error, FileReplaced):
         return ApiError(
             503,

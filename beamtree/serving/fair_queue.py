@@ -1,9 +1,9 @@
-"""Who is next: a line of calls that is shared fairly between connections, whatever they ask for. No threads, no clocks.
+"""A queue of calls that is fair between connections, by work. No threads, no clocks.
 
-A call consists of parts, each with its work. A connection's time is the work that it has been given; of all
-connections that wait, the next part comes from the one whose time would be the earliest after that part. So
-connections with much to do take turns part by part, and a connection that asks for little, now and then, does not wait
-for the rest of what others have asked for. This is fair queueing (Demers, Keshav, Shenker, 1989).
+A call consists of parts, each with its work. The virtual time of a connection is the work done for it; the next part
+comes from the connection whose virtual time would be the earliest after that part. Heavy connections thus alternate
+part by part, and an occasional small call does not wait for the rest of a large one. This is fair queueing (Demers,
+Keshav, Shenker, 1989).
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ FORGET_ABOVE = 64
 
 @dataclass(eq=False, kw_only=True)
 class WaitingCall:
-    """works: the work of each part; key: parts with one key may be handled together, with None never; begun: parts
+    """A queued call. works: of each part; key: parts with the same key may share a batch, None: never; begun: parts
     that were taken.
     """
 
@@ -31,7 +31,7 @@ Call = TypeVar("Call", bound=WaitingCall)
 
 @dataclass(frozen=True, eq=False)
 class Slice(Generic[Call]):
-    """The parts of a call from `first` up to `end`, which are handled at once."""
+    """The parts of a call from `first` up to `end`, which are processed in one batch."""
 
     call: Call
     first: int
@@ -44,7 +44,7 @@ class Slice(Generic[Call]):
 
 
 class FairQueue(Generic[Call]):
-    """Calls of all connections. work: what has not been taken of them."""
+    """Calls of all connections. work: of all parts that were not taken yet."""
 
     def __init__(self) -> None:
         self._calls: dict[Hashable, deque[Call]] = {}
@@ -56,15 +56,15 @@ class FairQueue(Generic[Call]):
         return sum(map(len, self._calls.values()))
 
     def is_full_for(self, work: float, *, room: float) -> bool:
-        """Whether a call of so much work should not enter, where there is room for so much.
+        """Whether a call of this work should be rejected, where the queue has this room.
 
-        It enters while less than that waits, or while its own work is no more than an equal share of the room: who asks
-        for little is not turned away because others have asked for much.
+        It is accepted while less work is queued than there is room, or if its work is at most an equal share of the
+        room: small calls are not rejected because of large ones.
         """
         return self.work >= room and work > room / (1 + len(self))
 
     def add(self, call: Call) -> None:
-        """Put a call at the end of its connection's line."""
+        """Append a call to those of its connection."""
         if call.connection not in self._calls:
             self._calls[call.connection] = deque()
             self._given[call.connection] = max(self._given.get(call.connection, 0.0), self._now)
@@ -79,11 +79,11 @@ class FairQueue(Generic[Call]):
             self._leave(call)
 
     def next_work(self) -> float:
-        """The work of the next part; IndexError where nothing waits."""
+        """The work of the next part; IndexError where the queue is empty."""
         return self._next_part()[1]
 
     def take(self, most: float) -> list[Slice[Call]]:
-        """The next parts, in fair order, as long as they have one key and together at most so much work; at least one.
+        """The next parts, in fair order, while they have the same key and at most `most` work in all; at least one.
 
         Parts of one call come as one slice.
         """
@@ -106,7 +106,7 @@ class FairQueue(Generic[Call]):
         return call, call.works[call.begun]
 
     def _give(self, call: Call, part: float) -> None:
-        """Take the next part of a call. Time goes on by an equal share for each that waits or is ahead of its time."""
+        """Take the next part of a call. Virtual time advances by an equal share for each active connection."""
         sharing = sum(given > self._now or connection in self._calls for connection, given in self._given.items())
         self._given[call.connection] += part
         self._now = max(self._now + part / sharing, min(self._given[connection] for connection in self._calls))
@@ -122,7 +122,7 @@ class FairQueue(Generic[Call]):
             del self._calls[call.connection]
 
     def _forget(self) -> None:
-        """Drop the times of connections that wait for nothing and have had no more than their share."""
+        """Forget connections that wait for nothing and have had no more than their share."""
         if not self._calls:
             self._given.clear()
             self._now = self.work = 0.0

@@ -1,4 +1,4 @@
-"""What users did: a log read at start, then the events of the store, of which the latest users' are kept in memory."""
+"""Histories of users: from a log read at start, then from the store of events, with a bounded cache."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ from beamtree.serving.outcome import outcome_of
 
 POINTER_BYTES = 8
 ENTRY_BYTES = 512
-"""What a kept history takes besides its items: the entry, its user, its place in the table."""
+"""Overhead of a cached history: the entry, its user, its slot in the table."""
 
 
 class StoredEvents(Protocol):
@@ -28,7 +28,7 @@ class StoredEvents(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing will be read any more."""
+        """Release the store."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class _Kept:
 class Histories:
     """Raw item ids of each user, oldest first: those of the log, then those of the events, at most `latest` of them.
 
-    The store is the truth: what is kept of it is dropped when new events come, after `cache_seconds`, or when all that
-    is kept exceeds `cache_bytes`, and then read again. stored: None where no events are taken.
+    Cached entries are dropped when new events arrive, after `cache_seconds`, or when the cache exceeds `cache_bytes`.
+    stored: None where no events are stored.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Histories:
 
     @property
     def users(self) -> RawIds | None:
-        """The users of the log; None without a log, where users may be spelt either way."""
+        """The users of the log; None without a log, where user ids may be integers or texts."""
         return None if self._logged is None else self._logged.users
 
     def check_users(self, users: Sequence[Id]) -> None:
-        """IdTypeError for a user that is spelt otherwise than those of the log."""
+        """IdTypeError for a user id of another type than those of the log."""
         if self.users is not None:
             self.users.check(users, what="user_id")
 
@@ -90,13 +90,13 @@ class Histories:
         return [] if logged is None else logged.tail(count).to_list()
 
     def outdate(self, users: Iterable[Id]) -> None:
-        """Drop what is kept of users, of whom there are new events."""
+        """Drop the cached histories of users with new events."""
         with self._lock:
             for user in users:
                 self._drop(user)
 
     def outdate_all(self) -> None:
-        """Drop all that is kept: events have been deleted."""
+        """Drop all cached histories: events have been deleted."""
         with self._lock:
             self._kept.clear()
             self._being_read.clear()
@@ -121,7 +121,7 @@ class Histories:
             self._being_read[user] = reading
         read_at, items = self._clock(), outcome_of(self._stored.latest, user, count=self._latest)
         with self._lock:
-            is_current = self._being_read.get(user) is reading  # not so where new events came meanwhile
+            is_current = self._being_read.get(user) is reading  # false where new events arrived meanwhile
             if is_current:
                 del self._being_read[user]
             if isinstance(items, BaseException):

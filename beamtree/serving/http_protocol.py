@@ -1,8 +1,8 @@
-"""HTTP over one connection, with an eye on what its client owes: headers that arrive, answers that are read.
+"""HTTP over one connection, with timeouts and bounds that uvicorn lacks: slow headers, large headers, slow readers.
 
-Of uvicorn's protocol only the parts that others define are extended: the callbacks of asyncio (`connection_made`,
-`data_received`, `pause_writing` ...), those of the parser (`on_message_begin`, `on_headers_complete` ...), and the one
-method with which it answers what is not HTTP.
+The only file that extends what uvicorn does not document, hence the range of its versions in pyproject.toml. Only
+methods that others define are extended: the callbacks of asyncio (`connection_made`, `data_received`, `pause_writing`
+...), those of the parser (`on_message_begin`, `on_headers_complete` ...), and `send_400_response`.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from beamtree.serving.limits import HEADER_BYTES
 from beamtree.serving.written_answers import json_text
 
 CONNECTION = "connection"
-"""Where an application finds the connection of a request, and takes it out: in the state of its scope."""
+"""Key under which the state of a request's scope holds its connection."""
 
 
 class _Transport:
-    """A transport that takes, and forgets, what is written after its end: uvloop's would raise an error."""
+    """A transport that ignores writes after it was closed, where uvloop's would raise an error."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -37,7 +37,7 @@ class _Transport:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection: when its client began to owe something, and whether it has gone."""
+    """One connection, and since when its client keeps the server waiting."""
 
     registry: ClassVar[Connections]
 
@@ -69,21 +69,21 @@ class GuardedProtocol(HttpToolsProtocol):
         return self._requests > 0
 
     def admit(self) -> bool:
-        """Whether this is one of the clients that the server has room for."""
+        """Whether the server has room for this client."""
         return self.registry.admit(self)
 
     def answering(self) -> None:
-        """The application has begun to answer a request."""
+        """The application has started its response."""
         self._is_answering = True
 
     def answered(self) -> None:
-        """The application is done with a request. What is left of its body, or a next one, has its time from now."""
+        """The application is done with a request. The timeout for the rest of its body, or for another, starts now."""
         self._is_answering = False
         self._requests -= 1
         self._request_due_since = self.loop.time() if self._is_in_body or self._is_in_headers else None
 
     def overdue(self, now: float, *, seconds: float) -> Reason | None:
-        """What the client has failed to do within so many seconds, if anything."""
+        """What the client has failed to do within `seconds`, if anything."""
         if self._closing_since is None and self.transport.is_closing():
             self._closing_since = now  # closed, but what was written last has not gone out yet
         for since in (self._unread_since, self._closing_since):
@@ -94,9 +94,9 @@ class GuardedProtocol(HttpToolsProtocol):
         return "slow_request" if now - self._request_due_since > seconds else None
 
     def drop(self, reason: Reason) -> None:
-        """Hang up; a client that has begun to send headers is told why."""
+        """Close the connection; with an error if the client has started to send headers."""
         if reason == "slow_request" and self._is_in_headers:
-            self._refuse(ApiError(408, "headers_too_slow", "The headers did not arrive in time. Send them at once."))
+            self._fail(ApiError(408, "headers_too_slow", "The headers did not arrive in time. Send them at once."))
         else:
             self.transport.abort()
 
@@ -107,79 +107,79 @@ class GuardedProtocol(HttpToolsProtocol):
         self.registry.enter(self)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; 431 where headers do not end."""
+        """Feed the parser; 431 where the headers are too long."""
         began_in_body, self._headers_ended = self._is_in_body, False
         super().data_received(data)
         if self._is_in_body:
             return
-        if self._request_due_since is None and not self.is_at_work:  # also for an empty line: uvicorn waits without end
+        if self._request_due_since is None and not self.is_at_work:  # uvicorn would wait for ever after an empty line
             self._request_due_since = self.loop.time()
         self._header_bytes = 0 if began_in_body or self._headers_ended else self._header_bytes + len(data)
         if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
             self.registry.count_dropped("headers_too_large")
-            self._refuse(headers_too_large())
+            self._fail(headers_too_large())
 
     def on_message_begin(self) -> None:
-        """A request begins; most often all of it is there."""
+        """A request starts."""
         super().on_message_begin()
         self._is_in_headers = True
 
     def on_headers_complete(self) -> None:
-        """The headers are here: the application takes over."""
+        """The headers have arrived: the application takes over."""
         self._is_in_headers, self._headers_ended, self._is_in_body = False, True, True
         self._header_bytes, self._request_due_since = 0, None
         super().on_headers_complete()
         self._requests += 1
 
     def on_message_complete(self) -> None:
-        """The body is here too."""
+        """The body has arrived."""
         self._is_in_body = False
         self._request_due_since = None
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the shape of all refusals."""
+        """Answer what is not HTTP with an error in the common shape."""
         self.registry.count_dropped("not_http")
-        self._refuse(ApiError(400, "not_http", f"{msg} Expected HTTP/1.1."))
+        self._fail(ApiError(400, "not_http", f"{msg} Expected HTTP/1.1."))
 
     def pause_writing(self) -> None:
-        """More waits to be sent than the system takes: the client has to read."""
+        """The write buffer is full: the client does not read."""
         super().pause_writing()
         self._unread_since = self.loop.time()
         self.answer_is_read.clear()
-        self.registry.answer_waits(self, unread=self.transport.get_write_buffer_size())
+        self.registry.answer_stalled(self, unread=self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """The client has read most of it."""
+        """The client has read most of the buffer."""
         super().resume_writing()
         self._unread_since = None
         self.answer_is_read.set()
         self.registry.answer_read(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """The connection is closed."""
         self.is_gone = True
         super().connection_lost(exc)
-        self._state.clear()  # or the connection and its buffers would live until the garbage collector finds them
+        self._state.clear()  # breaks a reference cycle, so that the buffers are freed at once
         self.answer_is_read.set()
         self.registry.leave(self)
 
-    def _refuse(self, refusal: ApiError) -> None:
+    def _fail(self, error: ApiError) -> None:
         """Answer without the application, unless another answer is due or being written, and close."""
         if not self._is_answering and self._requests <= 1:
-            self.transport.write(_plain_answer(refusal))
+            self.transport.write(_response(error))
         self.transport.close()
 
 
 def guarded_protocol(connections: Connections) -> type[GuardedProtocol]:
-    """The protocol of a server whose connections are kept in order by `connections`."""
+    """The protocol class of a server with these connections."""
     return type("Protocol", (GuardedProtocol,), {"registry": connections})
 
 
-def _plain_answer(refusal: ApiError) -> bytes:
-    body = json_text(refusal.body())
+def _response(error: ApiError) -> bytes:
+    body = json_text(error.body())
     lines = (
-        f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}",
+        f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",
         "content-type: application/json",
         f"content-length: {len(body)}",
         "connection: close",

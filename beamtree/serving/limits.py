@@ -1,7 +1,7 @@
-"""Every bound of the server, in one place: what one request may ask for, and what all of them together may use.
+"""All bounds of the server: of one request, and of all requests together.
 
-`Limits` are those that an operator may set; the constants hold for every server. Whatever exceeds a bound of a request
-gets a 4xx answer that names it; whatever exceeds a bound of the server gets a 503, or leaves a cache.
+`Limits` are those that an operator may set; the constants hold for every server. A request beyond its bounds gets a 4xx
+that names the bound; beyond those of the server, requests get a 503, and caches drop entries.
 """
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +10,7 @@ from beamtree.data import parse
 
 
 class Limits(BaseModel):
-    """The most that one request may ask for. Whatever exceeds one of these gets a 4xx answer that names it."""
+    """The bounds of one request that an operator may set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,14 +59,14 @@ SLICE_SECONDS = 0.01
 REFUSAL_SECONDS = 1.0
 REFUSALS_A_SECOND = 100.0
 
-# Little that is left of the machine.
+# When memory is short.
 LIGHT_ITEMS = 100
-"""Items of a call that is answered also where memory is short."""
+"""Items of a call that is answered even when memory is short."""
 
 # All connections.
 SPARE_CONNECTIONS = 512
-"""Open beyond `--max-connections`, so that newcomers can ask for health and metrics, or be told to come back."""
+"""Open beyond `--max-connections`, for health and metrics, and to answer others with 503."""
 SPARE_FILES = 256
 """Open files beside connections: models, stores, threads."""
 LOG_QUEUE_BYTES = 4_194_304
-"""Lines of the log that wait for whoever reads it; further ones are dropped and counted."""
+"""Log lines waiting to be written; further ones are dropped and counted."""

@@ -1,8 +1,8 @@
-"""Events change what is recommended: a thread reads them from their file and lets the served model remember them.
+"""Online updates: a thread reads events from their file and adds them to the counts of the served model's memory.
 
-Every server reads the same file, so that replicas remember the same. What a model has learned already is not counted
-again: events up to the newest interaction of its log only tell who had what before. A new model starts over with the
-events that are newer than its own log. An event counts what the model was fitted to count its type; without one, 1.
+Replicas read the same file and thus count the same. Events up to the newest interaction of the model's log are not
+counted again; they only extend histories. A new model starts with the events that are newer than its log. An event has
+the weight that the model was fitted with for its type, or 1 without a type.
 """
 
 import logging
@@ -27,15 +27,15 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_READINGS = 0.5
 EVENTS_AT_A_TIME = 5_000
-"""Read between two pauses, so that a flood of events takes a part of one core and no more."""
-MOST_USERS = 50_000
-"""Users whose latest items are kept in memory, to know what an event follows."""
+"""Read between two pauses, so that a burst of events takes only part of one core."""
+MAX_USERS = 50_000
+"""Users whose latest items are cached, to know what an event follows."""
 
 
 class LiveEvents:
-    """Lets the model that `current` gives remember the events of a file.
+    """Adds the events of a file to the memory of the model that `current` returns.
 
-    histories: what users did in the log before, where one was given.
+    histories: of the users in the log, if one was given.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class LiveEvents:
         self._erasures = 0
         self._last_read = 0
         self._seconds: float | None = None
-        self._newest_learned = 0.0
+        self._newest_counted = 0.0
         self._window = 0
         self._event_types: EventTypes | None = None
         self._before_event: OrderedDict[Id, deque[int]] = OrderedDict()
@@ -59,11 +59,11 @@ class LiveEvents:
 
     @property
     def num_interactions(self) -> int:
-        """Events that the present model remembers beside its own log."""
+        """Events that the current model has counted beside its log."""
         return 0 if self._memory is None else self._memory.num_interactions
 
     def start(self) -> None:
-        """Read from now on, until closed."""
+        """Start reading, until closed."""
         self._thread.start()
 
     def close(self) -> None:
@@ -74,10 +74,10 @@ class LiveEvents:
         self._connection.close()
 
     def read(self) -> bool:
-        """Remember what is new in the file; whether there may be more."""
+        """Count new events of the file; returns whether there may be more."""
         model = self._current()
         erasures = self._connection.execute("SELECT erasures FROM changes").fetchone()[0]
-        if model is not self._model or erasures != self._erasures:  # whoever was erased is forgotten here too
+        if model is not self._model or erasures != self._erasures:  # erased users are forgotten here too
             self._model, self._erasures = model, erasures
             self._start_over(model)
         if self._memory is None:
@@ -96,7 +96,7 @@ class LiveEvents:
                 continue
             before = self._before(user, model)
             time = None if self._seconds is None else timestamp / self._seconds
-            if time is None or time > self._newest_learned:
+            if time is None or time > self._newest_counted:
                 met.append(Interaction(item, list(before), time, weight))
             before.append(item)
         self._last_read = rows[-1][0]
@@ -106,7 +106,7 @@ class LiveEvents:
         return len(rows) == EVENTS_AT_A_TIME
 
     def _start_over(self, model: LoadedModel) -> None:
-        """Begin with the first event of the file, and with what the model has learned."""
+        """Start again with the first event of the file and the counts of the model."""
         self._last_read, self._memory = 0, None
         self._before_event.clear()
         counted = model.artefact.part("memory")
@@ -117,7 +117,7 @@ class LiveEvents:
         self._event_types = EventTypes.of(settings.event_weights, settings.target_events)
         self._window = WINDOW
         self._memory = LiveMemory(memory, window=self._window)
-        self._newest_learned = memory.trend.moment
+        self._newest_counted = memory.trend.moment
         self._seconds = seconds_per_unit(pl.Series([memory.trend.moment]))
 
     def _before(self, user: Id, model: LoadedModel) -> "deque[int]":
@@ -127,7 +127,7 @@ class LiveEvents:
             items = model.ids.encode(self._histories.logged(user, count=self._window))
             known = deque(items[items >= 0].tolist(), maxlen=self._window)
             self._before_event[user] = known
-            if len(self._before_event) > MOST_USERS:
+            if len(self._before_event) > MAX_USERS:
                 self._before_event.popitem(last=False)
         else:
             self._before_event.move_to_end(user)
@@ -138,12 +138,12 @@ class LiveEvents:
             try:
                 while self.read() and not self._stop.wait(SECONDS_BETWEEN_READINGS / 5):
                     pass
-            except Exception:  # nobody would notice a thread that has ended
-                log.exception("events could not be remembered")
+            except Exception:  # the thread must not end unnoticed
+                log.exception("events could not be counted")
 
 
 def _encoded(items: list[Id], model: LoadedModel) -> list[int]:
-    """Dense items of raw ones, -1 where the model does not know one, or spells its ids otherwise."""
+    """Dense ids of raw items; NOTHING for items that the model does not know, or whose ids are of another type."""
     is_spelt_alike = [isinstance(item, int) == model.ids.holds_integers for item in items]
     known = iter(model.ids.encode([item for item, alike in zip(items, is_spelt_alike, strict=True) if alike]).tolist())
     return [next(known) if alike else NOTHING for alike in is_spelt_alike]

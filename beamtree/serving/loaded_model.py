@@ -1,4 +1,4 @@
-"""A model in memory, ready to answer: everything that one request needs and that changes only with the model."""
+"""A model in memory: everything that requests need and that changes only with the model."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ from beamtree.serving.limits import FILTER_CACHE_BYTES
 NO_END = 2**31 - 1
 
 _KERNELS = threading.Lock()
-"""Held while the engine searches. The kernels use all cores for one call, so calls go one after another."""
+"""Held while the engine searches: the kernels use all cores for one call."""
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """One version of the model. A request takes one of these at its start and keeps to it until its end."""
+    """One version of the model. A request uses the same one from start to end."""
 
     artefact: Artefact
     recommender: Recommender
@@ -40,7 +40,7 @@ class LoadedModel:
 
     @cached_property
     def history_length(self) -> int:
-        """How many of the latest items of a history can change an answer; without end where own repeats count."""
+        """How many of the latest items of a history can change an answer; unbounded where repeats count."""
         lengths = [0]
         if self.artefact.part("attention"):
             lengths.append(self.artefact.config.model.attention_history)
@@ -53,12 +53,12 @@ class LoadedModel:
 
     @property
     def version(self) -> str:
-        """A short name for exactly these files."""
+        """Short hash of the files."""
         return self.artefact.version
 
     @cached_property
     def columns(self) -> list[dict[str, object]]:
-        """What is known about the columns of the item table."""
+        """Names, types and values of the columns of the item table."""
         return self.catalogue.describe_columns()
 
     @cached_property
@@ -76,14 +76,14 @@ class LoadedModel:
 
     @cached_property
     def branch_names(self) -> BranchNames:
-        """What to call the nodes of the tree."""
+        """Names of the nodes of the tree."""
         return BranchNames(self.artefact.tree, self.artefact.item_table, popularity=self.artefact.popularity)
 
 
 def load_model(directory: Path) -> LoadedModel:
-    """Read a model and build what answers requests; ArtefactError where it cannot be read or does not fit together.
+    """Load a model; ArtefactError where it cannot be read or is inconsistent.
 
-    All of it is in memory then: whatever happens to the folder later cannot change or crash what is served.
+    All of it is read into memory: later changes to the folder cannot affect what is served.
     """
     with faults_of(directory):
         return assemble(load_artefact(directory))

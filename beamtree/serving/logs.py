@@ -1,4 +1,4 @@
-"""Logs as lines of JSON. What people watched or bought is not in them, and nobody waits for whoever reads them."""
+"""Logs as JSON lines, without histories; a reader that stalls does not block the server."""
 
 import logging
 import os
@@ -22,9 +22,9 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record: time, level, logger, message, and whatever was passed as `extra`.
+    """One JSON object per record: time, level, logger, message, and the fields passed as `extra`.
 
-    Of an exception the type and the places are written, not its message, which may quote a request.
+    Exceptions are written with type and stack, but without the message, which may quote a request.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -44,10 +44,10 @@ class JsonLines(logging.Formatter):
 
 
 class LogQueue(logging.Handler):
-    """Writes lines to a file descriptor from a thread of its own.
+    """Writes lines to a file descriptor from a background thread.
 
-    Where nobody reads, at most `LOG_QUEUE_BYTES` wait; further lines are dropped, counted by `count_dropped`, and their
-    number is the first thing that is written when somebody reads again. At exit, what waits has a second to be written.
+    While nothing is read, at most `LOG_QUEUE_BYTES` are queued; further lines are dropped and counted by
+    `count_dropped`, and their number is logged once lines can be written again. At exit, a second is left for the rest.
     """
 
     def __init__(self, descriptor: int, *, max_bytes: int = LOG_QUEUE_BYTES) -> None:
@@ -57,12 +57,12 @@ class LogQueue(logging.Handler):
         self._max_bytes = max_bytes
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._untold = 0
+        self._unreported = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put a line into the queue, or drop it where the queue is full."""
+        """Queue a line, or drop it where the queue is full."""
         try:
             line = self.format(record).encode() + b"\n"
         except Exception:
@@ -78,12 +78,12 @@ class LogQueue(logging.Handler):
             self._drop()
 
     def flush(self) -> None:
-        """Wait until everything is written, but not for long."""
+        """Wait until all lines are written, for at most a second."""
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, LAST_WORDS_SECONDS)
 
     def _drop(self) -> None:
-        self._untold += 1
+        self._unreported += 1
         self.count_dropped()
 
     def _work(self) -> None:
@@ -93,10 +93,10 @@ class LogQueue(logging.Handler):
             with self._changed:
                 self._waiting_bytes -= len(batch)
                 self._changed.notify_all()
-            if is_written and self._untold:
-                self._tell_what_was_dropped()
+            if is_written and self._unreported:
+                self._log_number_dropped()
             if not self._lines:
-                time.sleep(PAUSE_SECONDS)  # what comes meanwhile is written together
+                time.sleep(PAUSE_SECONDS)  # lines that arrive meanwhile are written together
 
     def _take(self) -> bytes:
         with self._changed:
@@ -109,7 +109,7 @@ class LogQueue(logging.Handler):
         return b"".join(batch)
 
     def _write(self, text: bytes) -> bool:
-        """Write a text, however long that takes; False where it cannot be written."""
+        """Write a text, blocking as long as needed; False on an error."""
         rest = memoryview(text)
         while rest:
             try:
@@ -122,14 +122,14 @@ class LogQueue(logging.Handler):
                 return False
         return True
 
-    def _tell_what_was_dropped(self) -> None:
-        lines, self._untold = self._untold, 0
+    def _log_number_dropped(self) -> None:
+        lines, self._unreported = self._unreported, 0
         told = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines were dropped"}
         self._write(self.format(logging.makeLogRecord(told | {"lines": lines})).encode() + b"\n")
 
 
 def log_to(descriptor: int = STANDARD_ERROR) -> LogQueue:
-    """Send all logs, uvicorn's and Python's warnings among them, to a file descriptor as lines of JSON."""
+    """Send all logs, including uvicorn's and Python's warnings, to a file descriptor as JSON lines."""
     queue = LogQueue(descriptor)
     queue.setFormatter(JsonLines())
     root = logging.getLogger()

@@ -1,129 +1,56 @@
-"""What Prometheus reads."""
+"""Metrics for Prometheus."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from beamtree.serving.connections import Connections
-from beamtree.serving.pool import SearchPool
-from beamtree.serving.watermarks import Watermarks
-
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """Counters, histograms and gauges of one server, in a registry of their own."""
+    """Counters, histograms and gauges of one server, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self._requests = Counter(
-            "beamtree_requests", "HTTP requests", ["method", "route", "status"], registry=self.registry
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry, buckets=SECONDS)
+        self.recommendations = counter(
+            "beamtree_recommendations", "Recommendation requests answered; each request of a batch counts"
         )
-        self._seconds = Histogram(
-            "beamtree_request_seconds", "Time to answer", ["route"], buckets=SECONDS, registry=self.registry
+        self.fallbacks = counter("beamtree_fallbacks", "Requests answered with popular items")
+        self.unknown_ids = counter("beamtree_unknown_ids", "Ids that the model does not know")
+        self.overloaded = counter("beamtree_overloaded", "Requests answered with 503", ["reason"])
+        self.log_lines_dropped = counter("beamtree_log_lines_dropped", "Log lines dropped because the queue was full")
+        self.events = counter("beamtree_events", "Events stored")
+        self.in_flight = gauge("beamtree_requests_in_flight", "HTTP requests in flight")
+        self._requests = counter("beamtree_requests", "HTTP requests", ["method", "route", "status"])
+        self._seconds = histogram("beamtree_request_seconds", "Time to answer", ["route"])
+        self._search_seconds = histogram("beamtree_search_seconds", "Time on a search thread")
+        self._wait_seconds = histogram("beamtree_queue_seconds", "Time in the queue for a search thread")
+        self._dropped = counter("beamtree_connections_dropped", "Connections closed by the server", ["reason"])
+        self._reloads = counter("beamtree_model_changes", "Models put in service")
+        self._reload_failures = counter("beamtree_reload_failures", "Models refused")
+        self._watched = gauge(
+            "beamtree_watcher_heartbeat_seconds", "Unix time of the watcher's last check of the model folder"
         )
-        self._search_seconds = Histogram(
-            "beamtree_search_seconds", "Time on a search thread", buckets=SECONDS, registry=self.registry
-        )
-        self._wait_seconds = Histogram(
-            "beamtree_queue_seconds", "Time in the line for a search thread", buckets=SECONDS, registry=self.registry
-        )
-        self._depth = Gauge("beamtree_queue_depth", "Calls that wait for a thread", ["pool"], registry=self.registry)
-        self._work = Gauge(
-            "beamtree_queue_work",
-            "Work that waits for a thread, in searches of the model's beam width",
-            ["pool"],
-            registry=self.registry,
-        )
-        self._busy = Gauge("beamtree_busy_threads", "Threads at work", ["pool"], registry=self.registry)
-        self._filter_cache = Gauge(
-            "beamtree_filter_cache_bytes", "Kept masks of conditions, of the model in service", registry=self.registry
-        )
-        self._live_events = Gauge(
-            "beamtree_live_events", "Events that the model remembers beside its own log", registry=self.registry
-        )
-        self._history_cache = Gauge(
-            "beamtree_history_cache_bytes", "Histories of the event store kept in memory", registry=self.registry
-        )
-        self.in_flight = Gauge("beamtree_requests_in_flight", "HTTP requests under way", registry=self.registry)
-        self.recommendations = Counter(
-            "beamtree_recommendations",
-            "Recommendation requests answered, batches counted one by one",
-            registry=self.registry,
-        )
-        self.fallbacks = Counter("beamtree_fallbacks", "Requests answered by popular items", registry=self.registry)
-        self.unknown_ids = Counter("beamtree_unknown_ids", "Ids that the model has never seen", registry=self.registry)
-        self.overloaded = Counter(
-            "beamtree_overloaded", "Requests refused with 503", ["reason"], registry=self.registry
-        )
-        self._connections = Gauge("beamtree_connections", "Connections that are open", registry=self.registry)
-        self._unread = Gauge(
-            "beamtree_unread_bytes", "Bytes of answers that wait for their readers", registry=self.registry
-        )
-        self._dropped = Counter(
-            "beamtree_connections_dropped", "Connections closed by the server", ["reason"], registry=self.registry
-        )
-        self.log_lines_dropped = Counter(
-            "beamtree_log_lines_dropped", "Lines of the log that nobody read in time", registry=self.registry
-        )
-        self._free_memory = Gauge(
-            "beamtree_free_memory_bytes", "Memory that the machine or its container has left", registry=self.registry
-        )
-        self._free_disk = Gauge("beamtree_free_disk_bytes", "Room on the disk of the events", registry=self.registry)
-        self.events = Counter("beamtree_events", "Events taken", registry=self.registry)
-        self._reloads = Counter("beamtree_model_changes", "Models put in service", registry=self.registry)
-        self._reload_failures = Counter("beamtree_reload_failures", "Models refused", registry=self.registry)
-        self._watched = Gauge(
-            "beamtree_watcher_heartbeat_seconds",
-            "Unix time of the watcher's last look at the model folder",
-            registry=self.registry,
-        )
-        self._differs = Gauge(
-            "beamtree_model_folder_differs",
-            "1 where the model folder holds another model than the one in service",
-            registry=self.registry,
-        )
-        self._model = Gauge("beamtree_model_info", "The model in service", ["version"], registry=self.registry)
-
+        self._model = gauge("beamtree_model_info", "The model in service", ["version"])
+        self._gauge = cache(lambda name, description, labels: gauge(name, description, labels))
         self._of_route = cache(
             lambda method, route, status: (self._requests.labels(method, route, status), self._seconds.labels(route))
         )
 
-    def watch_filter_cache(self, cached_bytes: Callable[[], int]) -> None:
-        """Show what the kept masks of conditions take."""
-        self._filter_cache.set_function(cached_bytes)
-
-    def watch_live_events(self, count: Callable[[], int]) -> None:
-        """Show how many events the model remembers."""
-        self._live_events.set_function(count)
-
-    def watch_history_cache(self, cached_bytes: Callable[[], int]) -> None:
-        """Show what the kept histories take."""
-        self._history_cache.set_function(cached_bytes)
-
-    def watch_pool(self, pool: SearchPool) -> None:
-        """Show how many jobs of a pool run and wait."""
-        self._depth.labels(pool.name).set_function(lambda: pool.waiting)
-        self._work.labels(pool.name).set_function(lambda: pool.waiting_work)
-        self._busy.labels(pool.name).set_function(lambda: pool.running)
-
-    def watch_connections(self, connections: Connections) -> None:
-        """Show how many connections are open, and how much of what was written to them is unread."""
-        self._connections.set_function(lambda: connections.open)
-        self._unread.set_function(lambda: connections.unread_bytes)
-
-    def watch_watermarks(self, watermarks: Watermarks) -> None:
-        """Show what is left of memory and disk."""
-        self._free_memory.set_function(lambda: watermarks.free_memory)
-        self._free_disk.set_function(lambda: watermarks.free_disk)
+    def watch(self, name: str, description: str, value: Callable[[], float], *, pool: str | None = None) -> None:
+        """Export a value that is read when the metrics are. pool: the label of a pool of threads."""
+        watched = self._gauge(f"beamtree_{name}", description, () if pool is None else ("pool",))
+        (watched if pool is None else watched.labels(pool)).set_function(value)
 
     def connection_dropped(self, reason: str) -> None:
-        """Count a connection that the server has closed."""
+        """Count a connection closed by the server."""
         self._dropped.labels(reason).inc()
 
     def request_done(self, *, method: str, route: str, status: int, seconds: float) -> None:
@@ -133,7 +60,7 @@ class Metrics:
         times.observe(seconds)
 
     def search_done(self, *, waited: float, ran: float) -> None:
-        """Count one job of the search threads."""
+        """Count one call to the search threads."""
         self._wait_seconds.observe(waited)
         self._search_seconds.observe(ran)
 
@@ -148,12 +75,8 @@ class Metrics:
         self._reload_failures.inc()
 
     def folder_watched(self) -> None:
-        """The watcher has looked at the model folder."""
+        """The watcher has checked the model folder."""
         self._watched.set_to_current_time()
-
-    def watch_folder(self, differs: Callable[[], bool]) -> None:
-        """Show whether the model folder differs from what is served."""
-        self._differs.set_function(differs)
 
     def text(self) -> bytes:
         """Everything in the text format of Prometheus."""

@@ -1,24 +1,28 @@
-"""Around every request: a name, metrics, a line in the log, a trace, and who is turned away before it begins."""
+"""Around every request: an id, metrics, a log line, a trace, and errors that need no route."""
 
 import asyncio
 import logging
 import random
 import re
 import time
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beamtree.serving.api_error import CLIENT_HAS_GONE, ApiError, headers_too_large
 from beamtree.serving.http_protocol import CONNECTION, GuardedProtocol
 from beamtree.serving.limits import HEADER_BYTES
-from beamtree.serving.service import SearchSpan, Service, SpanRecorder
+from beamtree.serving.service import SearchSpan, Service
 from beamtree.serving.wire import error_response
+
+if TYPE_CHECKING:  # OpenTelemetry is optional
+    from beamtree.integrations.telemetry import Spans
 
 access_log = logging.getLogger("beamtree.serving.access")
 
 REQUEST_ID = "x-request-id"
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready")
-"""By clients or not: whoever looks after the server must see it when it is crowded."""
+"""For newcomers too: monitoring has to work when the server is full."""
 _USABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFETY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -32,7 +36,6 @@ class Observed:
 
     def __init__(self, app: ASGIApp, *, service: Service) -> None:
         self._app = app
-        self._service = service
         self._metrics = service.metrics
         self._writes_log = service.settings.access_log
         self._spans = service.spans
@@ -68,11 +71,11 @@ class Observed:
             if connection is not None:
                 await connection.answer_is_read.wait()
                 is_last = not connection.admit()
-            refusal = _refusal(scope, connection, is_last=is_last)
-            if refusal is not None:
-                if refusal.status == 503:
-                    self._metrics.overloaded.labels(refusal.code).inc()
-                await error_response(refusal)(scope, receive, send_observed)
+            error = _early_error(scope, connection, is_last=is_last)
+            if error is not None:
+                if error.status == 503:
+                    self._metrics.overloaded.labels(error.code).inc()
+                await error_response(error)(scope, receive, send_observed)
             else:
                 await self._app(scope, receive, send_observed)
         except asyncio.CancelledError:
@@ -89,7 +92,7 @@ class Observed:
             seconds = time.perf_counter() - began_at
             loop = asyncio.get_running_loop()
             status = status or CLIENT_HAS_GONE
-            loop.call_soon(self._note, scope, request_id, status, seconds)  # the answer goes first
+            loop.call_soon(self._note, scope, request_id, status, seconds)  # after the answer was sent
             if self._spans is not None:
                 loop.call_soon(self._trace, self._spans, scope, request_id, status, began_at, seconds)
 
@@ -98,7 +101,7 @@ class Observed:
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
         self._metrics.request_done(method=method, route=route, status=status, seconds=seconds)
         if self._writes_log and access_log.isEnabledFor(logging.INFO):
-            said = {
+            fields = {
                 "name": access_log.name,
                 "levelno": logging.INFO,
                 "levelname": "INFO",
@@ -110,11 +113,11 @@ class Observed:
                 "milliseconds": round(seconds * 1000, 3),
                 **scope["state"]["log"],
             }
-            access_log.handle(logging.makeLogRecord(said))
+            access_log.handle(logging.makeLogRecord(fields))
         self._metrics.in_flight.dec()
 
     def _trace(
-        self, spans: SpanRecorder, scope: Scope, request_id: str, status: int, began_at: float, seconds: float
+        self, spans: "Spans", scope: Scope, request_id: str, status: int, began_at: float, seconds: float
     ) -> None:
         route = str(getattr(scope.get("route"), "path_format", "other"))
         if route not in self._traced:
@@ -141,17 +144,17 @@ class Observed:
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's own name for the request where it is a harmless one, else a random one."""
+    """The id given by the client, if it is well-formed, else a random one."""
     for name, value in scope["headers"]:
         if name == REQUEST_ID.encode():
             text = value.decode("latin-1")
             if _USABLE_REQUEST_ID.fullmatch(text):
                 return str(text)
-    return f"{random.getrandbits(64):016x}"  # a name, not a secret
+    return f"{random.getrandbits(64):016x}"  # an identifier, not a secret
 
 
-def _refusal(scope: Scope, connection: GuardedProtocol | None, *, is_last: bool) -> ApiError | None:
-    """Why a request is refused before anybody looks at what it asks."""
+def _early_error(scope: Scope, connection: GuardedProtocol | None, *, is_last: bool) -> ApiError | None:
+    """The error of a request that is answered before it reaches its route, if any."""
     if connection is not None and connection.is_gone:
         return ApiError(CLIENT_HAS_GONE, "client_has_gone", "The client went away before it was answered.")
     if is_last and scope["path"] not in ALWAYS_ANSWERED:

@@ -1,4 +1,4 @@
-"""What came of a call: its result, or what it raised, as a value that can be handed on."""
+"""The result of a call, or the exception that it raised, as a value."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 def outcome_of(
     call: Callable[Parameters, Result], *arguments: Parameters.args, **named: Parameters.kwargs
 ) -> Result | BaseException:
-    """Make a call; what it raises is returned. A panic of the data-frame library is no Exception, so all is caught."""
+    """Call a function and return its exception, if any. Panics of polars are no Exception, so all are caught."""
     try:
         return call(*arguments, **named)
     except BaseException as error:

@@ -1,7 +1,7 @@
-"""Threads for searching, and a line in front of them that is fair between connections and holds a bounded work.
+"""Threads for searching, behind a queue that is bounded by work and fair between connections.
 
-Parts of calls that wait and have the same key are handled together: the busier the server, the larger the batches, and
-nobody ever waits for a batch to fill. A call with much work is handled slice by slice, in turn with those of others.
+Queued parts with the same key are processed in one batch: the busier the server, the larger the batches, and no call
+waits for a batch to fill. A large call is processed in slices, which alternate with those of other connections.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Handle = Callable[[Sequence[Sequence[Part]]], Sequence[Sequence[Result] | BaseEx
 
 @dataclass(frozen=True)
 class Done(Generic[Result]):
-    """What came of a call, how long it waited to be begun and how long its slices ran, in seconds."""
+    """The result of a call, the seconds until its first slice started, and the seconds that its slices ran."""
 
     result: Result
     waited: float
@@ -47,14 +47,13 @@ class _Ticket(WaitingCall):
 
 
 class SearchPool:
-    """`threads` threads that take turns. At most about `queue` of work waits, and no more than can be done within half
-    of `timeout_seconds`, by the time that work took lately; more is refused.
+    """A pool of `threads` threads. At most about `queue` of work is queued, and no more than can be done within half of
+    `timeout_seconds` at the recent pace; further calls get 503.
 
-    together: the most work that is handled in one go. It is less where that would take longer than `slice_seconds`, by
-    the time that work took lately, so that whoever comes next does not wait long for a thread. slices_at_once: all
-    threads together do no more than so many times that, for work that shares something beside the threads; a part that
-    is more by itself is handled alone.
-    clock: the time in seconds; pause: waits for so many of them.
+    together: the work of a batch at most. It is less where that would take longer than `slice_seconds` at the recent
+    pace, so that the next call does not wait long for a thread. slices_at_once: bounds the work of all threads together
+    to this many batches, for work that shares more than the threads; a larger part runs alone.
+    clock: the time in seconds; pause: sleeps for a number of seconds.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class SearchPool:
         self._pause = pause
         self._seconds_a_work = 0.0
         self._held = 0
-        self._line: FairQueue[_Ticket] = FairQueue()
+        self._calls: FairQueue[_Ticket] = FairQueue()
         self._idle = 0
         self._under_way: list[float] = []
         self._is_closed = False
@@ -93,29 +92,29 @@ class SearchPool:
 
     @property
     def waiting(self) -> int:
-        """Calls in the line."""
-        return len(self._line)
+        """Calls in the queue."""
+        return len(self._calls)
 
     @property
     def waiting_work(self) -> float:
-        """Work in the line."""
-        return self._line.work
+        """Work in the queue."""
+        return self._calls.work
 
     @property
     def running(self) -> int:
-        """Threads that are at work."""
+        """Busy threads."""
         return len(self._threads) - self._idle
 
     async def refuse_if_full(self, work: float = 1.0) -> None:
-        """503 where a call of so much work cannot even wait; by default, before anything is read, of the least work."""
+        """503 where the queue has no room for this work; by default for the least work, before a body is read."""
         with self._changed:
             is_full = self._is_full_for(work)
         if is_full:
             await self._refuse(work)
 
     async def run(self, call: Callable[[], Result], *, connection: Hashable = None) -> Done[Result]:
-        """Make a call on a thread, alone; see `submit`."""
-        done = await self.submit([call], handle=_make_calls, works=[1.0], connection=connection)
+        """Run one function on a thread; see `submit`."""
+        done = await self.submit([call], handle=_run_all, works=[1.0], connection=connection)
         return Done(done.result[0], waited=done.waited, ran=done.ran)
 
     async def submit(
@@ -127,11 +126,11 @@ class SearchPool:
         connection: Hashable = None,
         key: Hashable = None,
     ) -> Done[list[Result]]:
-        """Wait until threads have handled all parts of a call; 503 where the line is full or the time is over.
+        """Wait until all parts of a call are processed; 503 where the queue is full or the timeout expires.
 
-        handle: takes parts of one call or, if they have the same key (not None), of several, and returns for each call
-        results of its parts or what it failed with; that is raised here. A call that has failed, whose time is over or
-        whose client has gone is not continued. works: of each part.
+        handle: takes the parts of one call, or of several with the same key (not None), and returns for each call the
+        results of its parts or an exception, which is raised here. A call that has failed, has timed out or was
+        cancelled is not continued. works: of each part.
         """
         loop = asyncio.get_running_loop()
         ticket = _Ticket(
@@ -146,7 +145,7 @@ class SearchPool:
         with self._changed:
             is_full = self._is_full_for(sum(works))
             if not is_full:
-                self._line.add(ticket)
+                self._calls.add(ticket)
                 self._changed.notify()
         if is_full:
             await self._refuse(sum(works))
@@ -158,7 +157,7 @@ class SearchPool:
             self._leave(ticket)
 
     def close(self) -> None:
-        """Let running calls finish; whatever still waits is never begun."""
+        """Let running calls finish; queued ones are never started."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -170,22 +169,22 @@ class SearchPool:
         if self._seconds_a_work:
             room = min(room, len(self._threads) * self._timeout_seconds / 2 / self._seconds_a_work)
         spare = self._idle if sum(self._under_way) < self._at_once else 0
-        return self._line.is_full_for(work, room=room + spare)
+        return self._calls.is_full_for(work, room=room + spare)
 
     async def _refuse(self, work: float) -> NoReturn:
-        """Raise a 503. The more clients are being refused, the longer each is held, so that those who ask again at once
-        do not keep the server from answering others.
+        """Raise a 503, delayed the more, the more clients get one, so that clients that retry at once do not keep the
+        server from answering others.
         """
-        refusal = too_busy(
-            f"{self.running} threads are busy and {self.waiting} calls wait, as much as {self.waiting_work:.0f} usual "
-            f"searches; this call is as much as {work:.0f}. Try again in a second, or ask for less at once."
+        error = too_busy(
+            f"{self.running} threads are busy and {self.waiting} calls wait, worth {self.waiting_work:.0f} searches; "
+            f"this call is worth {work:.0f}. Try again in a second, or ask for less at once."
         )
         self._held += 1
         try:
             await self._pause(min(REFUSAL_SECONDS, (self._held - 1) / REFUSALS_A_SECOND))
         finally:
             self._held -= 1
-        raise refusal
+        raise error
 
     def _give_up(self, ticket: _Ticket) -> None:
         if not ticket.future.done():
@@ -194,7 +193,7 @@ class SearchPool:
     def _leave(self, ticket: _Ticket) -> None:
         if ticket.begun < len(ticket.parts):
             with self._changed:
-                self._line.discard(ticket)
+                self._calls.discard(ticket)
 
     def _serve(self) -> None:
         slices: list[Slice[_Ticket]] = []
@@ -209,26 +208,26 @@ class SearchPool:
             loop = slices[0].call.future.get_loop()
             try:
                 loop.call_soon_threadsafe(_settle, slices, outcomes, began_at, ran)
-            except RuntimeError:  # the loop has been closed: nobody waits for an answer any more
+            except RuntimeError:  # the loop was closed: no client is left
                 return
 
     def _take(self, done: list[Slice[_Ticket]], *, ran: float) -> list[Slice[_Ticket]]:
-        """What comes after what is done, as much as can be handled in one go; empty when the pool is closed.
+        """The next batch; empty when the pool is closed.
 
-        ran: seconds that the former took.
+        done, ran: the batch before, and the seconds that it took.
         """
         with self._changed:
             if done:
                 self._under_way.remove(_work_of(done))
                 self._learn_pace(ran / _work_of(done))
             self._idle += 1
-            self._changed.notify()  # what another thread had no room for may begin now
+            self._changed.notify()  # what exceeded the bound of all threads may fit now
             while not self._is_closed and not self._may_begin():
                 self._changed.wait()
             self._idle -= 1
             if self._is_closed:
                 return []
-            slices = self._line.take(min(self._slice_work, self._at_once - sum(self._under_way)))
+            slices = self._calls.take(min(self._slice_work, self._at_once - sum(self._under_way)))
             self._under_way.append(_work_of(slices))
             return slices
 
@@ -238,7 +237,7 @@ class SearchPool:
 
     @property
     def _slice_work(self) -> float:
-        """How much is handled in one go: at least one usual search, and no more before anything was."""
+        """The work of a batch: at least that of one search, and no more until the pace is known."""
         within = self._slice_seconds / self._seconds_a_work if self._seconds_a_work else 1.0
         return min(self._together, max(1.0, within))
 
@@ -247,9 +246,9 @@ class SearchPool:
         return self._slice_work * self._slices_at_once
 
     def _may_begin(self) -> bool:
-        if not len(self._line):
+        if not len(self._calls):
             return False
-        return not self._under_way or sum(self._under_way) + self._line.next_work() <= self._at_once
+        return not self._under_way or sum(self._under_way) + self._calls.next_work() <= self._at_once
 
 
 def _work_of(slices: Sequence[Slice[_Ticket]]) -> float:
@@ -257,7 +256,7 @@ def _work_of(slices: Sequence[Slice[_Ticket]]) -> float:
 
 
 def _settle(slices: Sequence[Slice[_Ticket]], outcomes: Sequence[Any], began_at: float, ran: float) -> None:
-    """Note what came of slices; a call whose parts are all there, or of which one failed, has its answer."""
+    """Record the outcomes of slices; a call is done when it has all its parts or when one has failed."""
     for one, outcome in zip(slices, outcomes, strict=True):
         ticket = one.call
         if ticket.future.done():
@@ -275,16 +274,16 @@ def _settle(slices: Sequence[Slice[_Ticket]], outcomes: Sequence[Any], began_at:
 
 
 def _raisable(error: BaseException) -> Exception:
-    """The error itself, or one in its place where it is of a kind that would end more than a request."""
+    """The error itself, or a RuntimeError in place of one that would end more than a request."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     log.error("a call failed", exc_info=error)
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def _make_calls(waiting: Sequence[Sequence[Callable[[], Result]]]) -> list[list[Result] | BaseException]:
-    return [outcome_of(_make_all, calls) for calls in waiting]
+def _run_all(waiting: Sequence[Sequence[Callable[[], Result]]]) -> list[list[Result] | BaseException]:
+    return [outcome_of(_run_one, calls) for calls in waiting]
 
 
-def _make_all(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+def _run_one(calls: Sequence[Callable[[], Result]]) -> list[Result]:
     return [call() for call in calls]

@@ -27,7 +27,7 @@ from beamtree.serving.loaded_model import load_model
 from beamtree.serving.logs import LogQueue
 from beamtree.serving.metrics import Metrics
 from beamtree.serving.pool import SearchPool
-from beamtree.serving.service import Service, SpanRecorder
+from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.trial import try_in_child, try_model
 from beamtree.serving.user_events import UserEvents
@@ -45,10 +45,11 @@ def serve(
     announce: Callable[[str], None],
     log_queue: LogQueue | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. announce is told the address as soon as requests are answered.
+    """Serve until SIGTERM or SIGINT.
 
-    log_queue: where log lines go, whose losses are counted. ArtefactError where the model cannot be served, InputError
-    where the address is taken or fewer files may be open than connections.
+    announce: called with the address once the server accepts connections. log_queue: where log lines go; those that it
+    drops are counted. ArtefactError where the model cannot be served, InputError where the address is taken or the
+    system allows fewer open files than connections.
     """
     _allow_open_files(settings.max_connections + SPARE_CONNECTIONS + SPARE_FILES)
     listening = _listen(settings)
@@ -68,7 +69,8 @@ def serve(
         ConnectionLimits(clients=settings.max_connections, seconds=settings.timeout, unread_bytes=settings.max_unread),
         count_dropped=service.metrics.connection_dropped,
     )
-    service.metrics.watch_connections(connections)
+    service.metrics.watch("connections", "Open connections", lambda: connections.open)
+    service.metrics.watch("unread_bytes", "Bytes of answers not yet read by clients", lambda: connections.unread_bytes)
     if log_queue is not None:
         log_queue.count_dropped = service.metrics.log_lines_dropped.inc
     shown = f"[{host}]" if ":" in host else host
@@ -98,7 +100,7 @@ def serve(
     service.is_stopping = lambda: server.should_exit
     try:
         listening.listen()
-        with _signal_handlers(service.deployment.reload_or_note):
+        with _signal_handlers(service.deployment.reload_or_record):
             server.run(sockets=[listening])
     finally:
         stop.set()
@@ -106,12 +108,15 @@ def serve(
 
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:
-    """Load the model and make the parts of a server."""
-    spans = _spans() if settings.telemetry else None
+    """Load the model and create the parts of a server."""
+    spans = None
+    if settings.telemetry:
+        from beamtree.integrations.telemetry import Spans
+
+        spans = Spans()
     metrics = Metrics()
     deployment = Deployment(settings.model, load=load_model, trial=try_in_child, witness=metrics)
     try_model(deployment.current, directory=settings.model)
-    metrics.watch_folder(deployment.differs_from_folder)
     histories, events, live = None, None, None
     if log is not None or settings.events is not None:
         file, stored = None, None
@@ -119,7 +124,6 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
             file = EventFile(settings.events, lock_seconds=settings.timeout)
             stored = UserEvents(settings.events, lock_seconds=settings.timeout)
         histories = Histories(log, stored=stored, latest=settings.limits.history)
-        metrics.watch_history_cache(lambda: histories.cached_bytes)
         if file is not None:
             events = EventStore(
                 file,
@@ -136,17 +140,12 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
                     histories=histories,
                     lock_seconds=settings.timeout,
                 )
-                metrics.watch_live_events(lambda: live.num_interactions)
                 live.start()
     searches, lookups = _pools(settings)
-    metrics.watch_filter_cache(lambda: deployment.current.recommender.filter_cache_bytes)
     watermarks = Watermarks(
         min_free_memory=settings.min_free_memory, min_free_disk=settings.min_free_disk, store=settings.events
     )
-    metrics.watch_watermarks(watermarks)
-    metrics.watch_pool(searches)
-    metrics.watch_pool(lookups)
-    return Service(
+    service = Service(
         settings=settings,
         deployment=deployment,
         searches=searches,
@@ -158,20 +157,35 @@ def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Se
         watermarks=watermarks,
         spans=spans,
     )
+    _watch(service)
+    return service
 
 
-def _spans() -> SpanRecorder:
-    """Loads OpenTelemetry, which nobody pays for who did not ask."""
-    from beamtree.integrations.telemetry import Spans
+def _watch(service: Service) -> None:
+    """Export the state of all parts."""
+    watch, deployment, watermarks = service.metrics.watch, service.deployment, service.watermarks
+    histories, live = service.histories, service.live
+    watch("model_folder_differs", "1 if the folder holds another model than is served", deployment.differs_from_folder)
+    watch("filter_cache_bytes", "Cached masks", lambda: deployment.current.recommender.filter_cache_bytes)
+    watch("history_cache_bytes", "Cached histories", lambda: 0 if histories is None else histories.cached_bytes)
+    watch("live_events", "Events counted beside the log", lambda: 0 if live is None else live.num_interactions)
+    watch("free_memory_bytes", "Free memory of the machine or its container", lambda: watermarks.free_memory)
+    watch("free_disk_bytes", "Free space on the disk of the events", lambda: watermarks.free_disk)
+    _watch_pool(service.metrics, service.searches)
+    _watch_pool(service.metrics, service.lookups)
 
-    return Spans()
+
+def _watch_pool(metrics: Metrics, pool: SearchPool) -> None:
+    metrics.watch("queue_depth", "Calls waiting for a thread", lambda: pool.waiting, pool=pool.name)
+    metrics.watch("queue_work", "Work waiting, in searches of the model", lambda: pool.waiting_work, pool=pool.name)
+    metrics.watch("busy_threads", "Busy threads", lambda: pool.running, pool=pool.name)
 
 
 def _pools(settings: ServerSettings) -> tuple[SearchPool, SearchPool]:
-    """Threads for searches, and others for whatever else takes a while.
+    """Threads for searches, and others for slow look-ups.
 
-    The kernels spread a batch over all cores by themselves: two threads suffice, one to prepare a batch while the other
-    has the kernels. Without them torch searches one request after another, so there each thread takes one at a time.
+    The kernels use all cores for one batch: two threads suffice, one that prepares a batch while the other searches.
+    Without kernels, torch searches one request after another, so each thread takes one at a time.
     """
     threads, together = settings.threads, 1.0
     if native.is_available():
@@ -216,7 +230,7 @@ def _signal_handlers(reload: Callable[[], None]) -> Iterator[None]:
 
 
 def _allow_open_files(wanted: int) -> None:
-    """Raise the number of files that this process may open; InputError where the system does not let it."""
+    """Raise the limit on open files; InputError where the system does not allow it."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY or allowed >= wanted:
         return
@@ -224,7 +238,7 @@ def _allow_open_files(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     except (OSError, ValueError):
         raise InputError(
-            f"So many connections need {wanted:,} open files, but the system allows {most:,}. "
+            f"That many connections need {wanted:,} open files, but the system allows {most:,}. "
             f"Lower --max-connections, or raise the limit (ulimit -n {wanted})."
         ) from None
 

@@ -1,8 +1,8 @@
-"""Everything that a running server holds: the model in service, the search threads, histories, metrics, settings."""
+"""The state of a running server: model, search threads, histories, events, metrics, settings."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from beamtree.serving.answers import Answers, answer_calls
 from beamtree.serving.deployment import Deployment
@@ -17,6 +17,9 @@ from beamtree.serving.settings import ServerSettings
 from beamtree.serving.watermarks import Watermarks
 from beamtree.serving.work import works_of
 
+if TYPE_CHECKING:  # OpenTelemetry is optional
+    from beamtree.integrations.telemetry import Spans
+
 Result = TypeVar("Result")
 Written = TypeVar("Written")
 Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written] | BaseException]]
@@ -24,28 +27,10 @@ Write = Callable[[Sequence[Answers | BaseException]], Sequence[Sequence[Written]
 
 @dataclass(frozen=True)
 class SearchSpan:
-    """What a trace tells of a search, and when it ended by `time.perf_counter`: from then on the answer is written."""
+    """Attributes of a search for its trace, and when it ended by `time.perf_counter`."""
 
     ended_at: float
     attributes: dict[str, str | int | float]
-
-
-class SpanRecorder(Protocol):
-    """Where traces of requests go."""
-
-    def record(
-        self,
-        name: str,
-        *,
-        seconds: float,
-        is_failure: bool,
-        headers: Iterable[tuple[bytes, bytes]],
-        attributes: Mapping[str, str | int | float],
-    ) -> None:
-        """Note a request that is done."""
-
-    def close(self) -> None:
-        """Send what waits to be sent."""
 
 
 @dataclass(eq=False)
@@ -61,15 +46,15 @@ class Service:
     events: EventStore | None
     watermarks: Watermarks
     live: LiveEvents | None = None
-    spans: SpanRecorder | None = None
+    spans: "Spans | None" = None
     is_stopping: Callable[[], bool] = lambda: False
 
     async def recommend(
         self, model: LoadedModel, requests: Sequence[Recommend], *, write: Write[Written], connection: Hashable
     ) -> Done[list[Written]]:
-        """Search for all requests of a call, together with other calls that wait. Explanations take their own way.
+        """Search for all requests of a call, in a batch with other waiting calls; explanations use the look-up threads.
 
-        write: makes of answers what is sent, on the thread that searched.
+        write: serialises the answers, on the thread that searched.
         """
         pool = self.lookups if any(request.explain for request in requests) else self.searches
         done = await pool.submit(
@@ -83,18 +68,18 @@ class Service:
         return done
 
     async def look_up(self, call: Callable[[], Result], *, connection: Hashable) -> Result:
-        """Make a call that may take a while on a thread of its own."""
+        """Run a slow function on a look-up thread."""
         return (await self.lookups.run(call, connection=connection)).result
 
     def close(self) -> None:
-        """Let running work finish and write what waits to be written."""
+        """Let running work finish and write queued events."""
         self.searches.close()
         self.lookups.close()
         if self.live is not None:
             self.live.close()
         if self.histories is not None:
             self.histories.close()
-        if self.events is not None:  # the last to have the file open, so that SQLite leaves one file behind
+        if self.events is not None:  # last, so that SQLite removes its write-ahead log
             self.events.close()
         if self.spans is not None:
             self.spans.close()

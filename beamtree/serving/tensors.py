@@ -14,28 +14,26 @@ from beamtree.serving.api_error import ApiError, shortened, wrong_id_type
 from beamtree.serving.limits import FEATURE_TEXT_CHARACTERS, ID_CHARACTERS
 from beamtree.serving.schemas.fields import FeatureValues
 from beamtree.serving.schemas.infer import InferInput
-from beamtree.serving.written_answers import json_text
+from beamtree.serving.written_answers import Counted, count, json_text
 
 _features: TypeAdapter[dict[str, Any]] = TypeAdapter(FeatureValues)
 
 
-@dataclass(frozen=True)
-class WrittenRow:
-    """The answer to one history: elements of the output tensors as JSON, and what is counted of it."""
+@dataclass(frozen=True, kw_only=True)
+class WrittenRow(Counted):
+    """The answer to one history: elements of the output tensors as JSON."""
 
     item_ids: bytes
     scores: bytes
     count: int
     source: bytes
-    is_fallback: bool
-    unknown_ids: int
 
 
 @dataclass(frozen=True)
 class Tensor:
     """An output: (rows, k) where it has two dimensions, (rows,) where it has one.
 
-    elements: JSON of the elements of a row that are there; filling: of one that is not.
+    elements: JSON of the elements of a row; filling: of an element that pads it.
     """
 
     datatype: str
@@ -72,7 +70,7 @@ def read_features(tensor: InferInput, *, place: int, num_rows: int) -> list[dict
 
 
 def write_rows(outcomes: Sequence[Answers | BaseException]) -> list[list[WrittenRow] | BaseException]:
-    """The rows of each call, or what it failed with."""
+    """The rows of each call, or its exception."""
     return [
         outcome if isinstance(outcome, BaseException) else [_written(answer) for answer in outcome]
         for outcome in outcomes
@@ -103,8 +101,7 @@ def _written(answer: dict[str, Any]) -> WrittenRow:
         scores=json_text([item["score"] or 0.0 for item in items])[1:-1],
         count=len(items),
         source=json_text(answer["source"]),
-        is_fallback=answer["source"] == "popularity",
-        unknown_ids=len(answer.get("unknown_ids") or ()),
+        **count(answer),
     )
 
 

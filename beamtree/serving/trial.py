@@ -1,7 +1,7 @@
-"""A trial of a new model before it is served: every kind of answer once, in a process of its own.
+"""A trial of a new model before it is served: every kind of request once, in a child process.
 
-Files of unknown origin can take all memory, never end, or kill the process that reads them. The trial runs in a child
-process under limits of memory and time, so that whatever happens there is a refused model and nothing else.
+Files of unknown origin can exhaust memory, loop for ever, or kill the process that reads them. The child has limits of
+memory and time: whatever happens to it, the model is refused and the server goes on.
 """
 
 import json
@@ -32,9 +32,9 @@ TRIAL_SECONDS = 600
 TRIED_ITEMS = 5
 ROWS_AT_A_TIME = 65_536
 SHARE_OF_MEMORY = 0.9
-"""What the child may take of the memory that is available: the server goes on answering beside it."""
+"""Of the available memory, for the child: the server keeps running beside it."""
 RESERVED_ADDRESSES = 2**29
-"""What threads and allocators reserve beyond what they use."""
+"""Address space that threads and allocators reserve beyond what they use."""
 SHOWN_CHARACTERS = 300
 NICENESS = 5
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -44,9 +44,8 @@ _SAFE_TYPES = (pl.Boolean, pl.String)
 def try_in_child(directory: Path, *, memory: int | None = None, seconds: float = TRIAL_SECONDS) -> str:
     """Load and try a model in a child process; its version, or ArtefactError where it is not fit to be served.
 
-    memory: bytes of addresses that the child may take, by default for nearly all memory that is available; seconds: how
-    long it may take. What a look at the manifest and the sizes of the files refuses, such as half a copy, starts no
-    process.
+    memory: bytes of address space of the child, by default nearly all available memory; seconds: its time limit. No
+    process is started for a folder whose manifest or file sizes are wrong, such as an unfinished copy.
     """
     check_files(directory, read_model_manifest(directory))
     if memory is None:
@@ -76,17 +75,17 @@ def try_in_child(directory: Path, *, memory: int | None = None, seconds: float =
 
 
 def try_model(model: LoadedModel, *, directory: Path) -> None:
-    """Ask a model everything that requests will ask; ArtefactError where an answer cannot be given.
+    """Make every kind of request to a model; ArtefactError where one fails.
 
     directory: where the model comes from, for the message.
     """
     with faults_of(directory):
         _search(model)
-        _tell_of_items(model)
+        _describe_items(model)
 
 
 def main() -> None:
-    """The child: load and try the model of a folder under limits, and print what came of it as JSON."""
+    """The child process: load and try the model of a folder within limits, and print the outcome as JSON."""
     folder, memory, seconds = sys.argv[1:]
     directory = Path(folder)
     limit_this_process(memory=int(memory), seconds=int(seconds))
@@ -99,10 +98,10 @@ def main() -> None:
 
 
 def limit_this_process(*, memory: int, seconds: int) -> None:
-    """Bound memory and time, give way to the server, and be the first to go where the machine runs out of memory.
+    """Limit memory and time, lower the priority, and be the first to be killed when the machine runs out of memory.
 
-    memory: bytes of addresses beyond those that the process holds already. A sandbox may forbid any of this; the rest
-    still holds.
+    memory: bytes of address space beyond what the process uses already. A sandbox may forbid any of these; the others
+    still apply.
     """
     if native.is_available():
         native.set_threads(1)
@@ -141,7 +140,7 @@ def _verdict(directory: Path, child: "subprocess.CompletedProcess[bytes]") -> st
 
 
 def _search(model: LoadedModel) -> None:
-    """Search for nobody and for someone with popular items: all scores must be numbers, and can be explained."""
+    """Search with an empty history and with popular items: scores must be finite, explanations must work."""
     popular = model.catalogue.most_popular[:TRIED_ITEMS]
     found = model.recommender.engine.search(
         Requests(Histories.of_lists([[], popular])), k=1, beam_width=model.artefact.config.retrieval.beam_width
@@ -155,8 +154,8 @@ def _search(model: LoadedModel) -> None:
         model.similar.near(int(popular[0]), count=1, by=kind)
 
 
-def _tell_of_items(model: LoadedModel) -> None:
-    """Describe every column and put its values into an answer: all of them where the type allows values that cannot."""
+def _describe_items(model: LoadedModel) -> None:
+    """Describe every column and serialise its values: all of them where values of the type may fail."""
     catalogue = model.catalogue
     for column in catalogue.item_table.iter_columns():
         is_safe = column.dtype.is_numeric() or column.dtype in _SAFE_TYPES

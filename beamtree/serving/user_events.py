@@ -1,4 +1,4 @@
-"""The events of one user, read from the file of events when they are asked for."""
+"""The events of one user, read from the file of events on demand."""
 
 import logging
 import sqlite3
@@ -12,12 +12,12 @@ log = logging.getLogger(__name__)
 
 
 class UserEvents:
-    """Reads a file of events that an `EventFile` has made, over a connection of its own; any thread may ask."""
+    """Reads the file of an `EventFile` over a separate connection; thread-safe."""
 
     def __init__(self, path: Path, *, lock_seconds: float) -> None:
         self._connection = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA query_only = ON")
-        self._connection.execute("SELECT max(id) FROM events").fetchone()  # opens what SQLite would open at first use
+        self._connection.execute("SELECT max(id) FROM events").fetchone()  # makes SQLite open its files now
         self._lock = threading.Lock()
 
     def latest(self, user: Id, *, count: int) -> list[Id]:

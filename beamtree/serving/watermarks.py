@@ -1,8 +1,9 @@
-"""What must stay free of memory and disk: with less, the server refuses what would use it up, and answers the rest."""
+"""Minimum free memory and disk space: with less, large calls or events get 503, and the rest is answered."""
 
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 
 from beamtree.machine import available_memory
@@ -18,7 +19,7 @@ MEBIBYTE = 2**20
 class Watermarks:
     """Memory of the machine or its container, and the disk below `store`, the file of events.
 
-    min_free_memory, min_free_disk: bytes. Where nobody can tell what is free of the disk, nothing is refused.
+    min_free_memory, min_free_disk: bytes. Where the free disk space is unknown, nothing is refused.
     """
 
     def __init__(
@@ -31,26 +32,33 @@ class Watermarks:
     ) -> None:
         self._min_free_memory = min_free_memory
         self._min_free_disk = min_free_disk
-        self._memory = _Lately(measure_memory)
-        self._disk = _Lately(lambda: None if store is None else _free_disk(store))
+        self._store = store
+        self._measure_memory = measure_memory
+        self._free_memory = 0
+        self._measured_until = 0.0
 
     @property
-    def free_memory(self) -> float:
-        """Bytes."""
-        return _or_nan(self._memory.value)
+    def free_memory(self) -> int:
+        """Bytes, at most half a second old: measuring takes a moment."""
+        now = time.monotonic()
+        if now >= self._measured_until:
+            self._free_memory, self._measured_until = self._measure_memory(), now + MEASURED_SECONDS
+        return self._free_memory
 
     @property
     def free_disk(self) -> float:
-        """Bytes; not a number where there is no store."""
-        return _or_nan(self._disk.value)
+        """Bytes; not a number where there is no store or its disk cannot be measured."""
+        try:
+            return nan if self._store is None else shutil.disk_usage(self._store.parent).free
+        except OSError:
+            return nan
 
     def refuse_heavy(self, requests: Sequence[Recommend]) -> None:
-        """503 for a call whose answer takes much memory, where little is left."""
+        """503 for a call with a large answer, when memory is short."""
         is_light = sum(request.k for request in requests) <= LIGHT_ITEMS and not any(
             request.explain for request in requests
         )
-        free = None if is_light else self._memory.value
-        if free is not None and free < self._min_free_memory:
+        if not is_light and (free := self.free_memory) < self._min_free_memory:
             raise ApiError(
                 503,
                 "low_memory",
@@ -60,41 +68,12 @@ class Watermarks:
             )
 
     def refuse_events(self) -> None:
-        """503 where the disk of the store is nearly full."""
-        free = self._disk.value
-        if free is not None and free < self._min_free_disk:
+        """503 when the disk of the store is nearly full."""
+        if (free := self.free_disk) < self._min_free_disk:
             raise ApiError(
                 503,
                 "low_disk",
-                f"{free // MEBIBYTE:,} MiB are free on the disk of the events, and {self._min_free_disk // MEBIBYTE:,} "
-                "MiB must stay so. No event was taken; try again later.",
+                f"{free // MEBIBYTE:,.0f} MiB are free on the disk of events, and {self._min_free_disk // MEBIBYTE:,} "
+                "MiB must stay so. No event was stored; try again later.",
                 headers=RETRY,
             )
-
-
-class _Lately:
-    """A figure that is measured when somebody asks, at most every half second."""
-
-    def __init__(self, measure: Callable[[], int | None]) -> None:
-        self._measure = measure
-        self._value: int | None = None
-        self._until = 0.0
-
-    @property
-    def value(self) -> int | None:
-        now = time.monotonic()
-        if now >= self._until:
-            self._value = self._measure()
-            self._until = now + MEASURED_SECONDS
-        return self._value
-
-
-def _free_disk(store: Path) -> int | None:
-    try:
-        return shutil.disk_usage(store.parent).free
-    except OSError:
-        return None
-
-
-def _or_nan(value: int | None) -> float:
-    return float("nan") if value is None else value

@@ -1,4 +1,4 @@
-"""What requests cost, before they are searched for. The unit is one search with the model's own beam width."""
+"""The estimated cost of requests. The unit is one search with the model's beam width."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from beamtree.serving.schemas.recommend_body import Recommend
 from beamtree.tree.item_tree import ItemTree
 
 EXPLAINED = 8.0
-"""How often a search is repeated, about, to explain its result."""
+"""Searches that an explanation costs, roughly."""
 
 ITEMS_A_NODE = 64
-"""A condition is looked up for about so many items in the time that a node takes to be scored."""
+"""Items for which a condition is evaluated in the time of scoring one node, roughly."""
 
 
 def works_of(model: LoadedModel, requests: Sequence[Recommend]) -> list[float]:
-    """The work of each request, at least 1: beam times levels, where a level counts no more nodes than it has."""
+    """The work of each request, at least 1: beam width times levels, with no more nodes than a level has."""
     tree, settings = model.artefact.tree, model.artefact.config.retrieval
     usual = _scored_nodes(tree, settings.beam_width)
     works = []
@@ -32,6 +32,6 @@ def works_of(model: LoadedModel, requests: Sequence[Recommend]) -> list[float]:
 
 
 def _scored_nodes(tree: ItemTree, width: int) -> float:
-    """Children of the kept nodes on all levels that a beam of this width cannot keep whole; at least the leaves."""
+    """Scored nodes: the children of the kept nodes, on all levels larger than the beam, and on the leaf level."""
     searched = tree.level_sizes[first_searched_level(tree, beam_width=width) :]
     return float(np.minimum(searched, tree.branching * width).sum())

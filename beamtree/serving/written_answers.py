@@ -1,7 +1,7 @@
-"""Recommendations as JSON text, written request by request on the threads that search.
+"""Recommendations serialised to JSON, request by request, on the threads that search.
 
-So a large answer never stands in memory as objects as a whole, and the event loop, which all clients share, has but to
-join texts.
+A large answer is thus never in memory as objects as a whole, and the event loop, which all clients share, only joins
+bytes.
 """
 
 from collections.abc import Sequence
@@ -13,22 +13,28 @@ from pydantic_core import to_json
 from beamtree.serving.answers import Answers
 
 
-@dataclass(frozen=True)
-class WrittenAnswer:
-    """The answer to one request as JSON, and what is counted of it."""
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """What the metrics count of an answer: popular items, and ids of the request that the model does not know."""
 
-    text: bytes
     is_fallback: bool
     unknown_ids: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class WrittenAnswer(Counted):
+    """The answer to one request as JSON."""
+
+    text: bytes
+
+
 def json_text(content: Any) -> bytes:
-    """Anything as JSON; numbers that are not finite become null."""
+    """A value as JSON; numbers that are not finite become null."""
     return to_json(content, bytes_mode="base64", fallback=str)
 
 
 def write_answers(outcomes: Sequence[Answers | BaseException]) -> list[list[WrittenAnswer] | BaseException]:
-    """The answers of each call, or what it failed with."""
+    """The answers of each call, or its exception."""
     return [
         outcome if isinstance(outcome, BaseException) else [_written(answer) for answer in outcome]
         for outcome in outcomes
@@ -41,8 +47,9 @@ def join_answers(answers: Sequence[WrittenAnswer], **fields: Any) -> bytes:
 
 
 def _written(answer: dict[str, Any]) -> WrittenAnswer:
-    return WrittenAnswer(
-        json_text(answer),
-        is_fallback=answer["source"] == "popularity",
-        unknown_ids=len(answer.get("unknown_ids") or ()),
-    )
+    return WrittenAnswer(text=json_text(answer), **count(answer))
+
+
+def count(answer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Counted`."""
+    return {"is_fallback": answer["source"] == "popularity", "unknown_ids": len(answer.get("unknown_ids") or ())}

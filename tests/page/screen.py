@@ -37,7 +37,7 @@ def add(page: Page, title: str) -> None:
 
 def suggestions(page: Page) -> Locator:
     """What the search box offers."""
-    return page.get_by_role("listbox", name="Found items").get_by_role("option")
+    return page.get_by_role("listbox", name="Search results").get_by_role("option")
 
 
 def clear(page: Page) -> None:

@@ -37,7 +37,7 @@ def test_the_main_route_shows_its_body_field_by_field(site: Server, visit: Visit
     assert '"report", "ignore" or "refuse"' in fields["unknown"]
     assert "list of booleans, numbers or texts; at most 1,000" in fields["allow.where[].one_of"]
     assert not any(re.search(r"\b(any|anything|undefined|null)\b", text.splitlines()[0]) for text in fields.values())
-    expect(recommend.locator(".takes")).to_contain_text("Exactly one of these is given: history or user_id.")
+    expect(recommend.locator(".takes")).to_contain_text("Exactly one of these is required: history or user_id.")
 
 
 def test_the_example_of_the_document_is_there_and_works(site: Server, visit: Visit) -> None:

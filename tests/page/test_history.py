@@ -174,13 +174,13 @@ def test_the_beam_width_changes_results_and_figures(site: Server, visit: Visit) 
     assert recommended(page) == narrow
     assert figure(page, "Same as a full search") == f"{len(set(narrow) & set(full))} of 10"
     assert re.fullmatch(r"[\d.]+ ms", figure(page, "Search time"))
-    few = int(figure(page, "Nodes looked at").split()[0])
+    few = int(figure(page, "Nodes scored").split()[0])
 
     page.get_by_role("slider", name="Beam width").press("End")
     settle(page)
     assert recommended(page) == full
     assert figure(page, "Same as a full search") == "10 of 10"
-    assert int(figure(page, "Nodes looked at").split()[0]) == 298 > few
+    assert int(figure(page, "Nodes scored").split()[0]) == 298 > few
     marked = page.locator("#recommendations li", has=page.locator(".moved.new")).locator(".name").all_inner_texts()
     assert marked == [title for title in full if title not in narrow]
 

@@ -1,4 +1,4 @@
-"""Changing the model by hand. These routes exist only where a token is set."""
+"""Reload and rollback of the model. These routes exist only where a token is set."""
 
 import asyncio
 import hmac
@@ -15,7 +15,7 @@ from beamtree.serving.wire import json_response
 
 
 def admin_routes(service: Service) -> APIRouter:
-    """Reload and rollback, for whoever knows the token."""
+    """Reload and rollback, with the admin token."""
     router = APIRouter(tags=["admin"])
 
     @router.post(
@@ -54,7 +54,7 @@ def check_token(request: Request, token: str) -> None:
 
 
 def describe_served(service: Service, *, changed: bool) -> dict[str, Any]:
-    """Which model is served, and which was before."""
+    """The current and the previous model."""
     deployment = service.deployment
     return {
         "model_version": deployment.current.version,

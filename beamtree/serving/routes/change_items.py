@@ -1,4 +1,4 @@
-"""POST /admin/items: items join and leave the catalogue that is served. It exists only where a token is set."""
+"""POST /admin/items: add items to the served catalogue and remove others. It exists only where a token is set."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ items_body = TypeAdapter(ItemsBody)
 
 
 def change_items_routes(service: Service) -> APIRouter:
-    """Changing the catalogue, for whoever knows the token."""
+    """Changes of the catalogue, with the admin token."""
     router = APIRouter(tags=["admin"])
     settings = service.settings
 
@@ -93,7 +93,7 @@ def _changed_catalogue(model: LoadedModel, asked: ItemsBody) -> CatalogueChange:
     try:
         table = rows_of_values(items, like=like) if items else None
         return change_catalogue(model.artefact, add=table, remove=asked.remove)
-    except (PolarsError, PanicException) as error:  # how the data-frame library fails on values that it did not expect
+    except (PolarsError, PanicException) as error:  # how polars fails on unexpected values
         raise InputError(f"The new items cannot be used: {error}.") from None
 
 

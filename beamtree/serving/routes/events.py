@@ -1,4 +1,4 @@
-"""POST /v1/events. This route exists only where a store of events is given."""
+"""POST /v1/events. This route exists only with a store of events."""
 
 import json
 import time
@@ -27,7 +27,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="a name for this call, such as a UUID; sent again within a day, it takes the same events only once",
+        description="a unique name of this call, such as a UUID: repeated within a day, it stores nothing again",
     ),
 ]
 
@@ -35,7 +35,7 @@ events_body = TypeAdapter(EventsBody)
 
 
 def event_routes(service: Service, store: EventStore) -> APIRouter:
-    """Taking note of what users do."""
+    """Storing events of users."""
     router = APIRouter(tags=["events"])
     settings = service.settings
 
@@ -44,7 +44,7 @@ def event_routes(service: Service, store: EventStore) -> APIRouter:
         response_model=EventsAnswer,
         responses=JSON_BODY_ERRORS | SEARCH_ERRORS,
         openapi_extra=body_of("EventsBody"),
-        summary="Add to the histories of users; answered when the events are on disk",
+        summary="Store events, which extend the histories of users; answered when they are on disk",
     )
     async def add_events(request: Request, idempotency_key: IdempotencyKey = None) -> Response:
         service.watermarks.refuse_events()
@@ -116,6 +116,6 @@ def _kept(service: Service, asked: EventsBody) -> list[Event]:
 
 
 def _content(asked: EventsBody) -> bytes:
-    """What a call says, however its JSON was spelt, and whenever it came."""
+    """The content of a call, independent of the formatting of its JSON and of its time of arrival."""
     said = [[event.user_id, event.item_id, event.timestamp, event.event_type] for event in asked.events]
     return json.dumps([row if row[3] is not None else row[:3] for row in said]).encode()

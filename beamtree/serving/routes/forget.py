@@ -1,4 +1,4 @@
-"""POST /admin/forget: delete what one user did. It exists only where there are a store of events and a token."""
+"""POST /admin/forget: delete the events of one user. It exists only with a store of events and a token."""
 
 from fastapi import APIRouter, Request, Response
 from pydantic import TypeAdapter
@@ -17,7 +17,7 @@ forget_body = TypeAdapter(ForgetBody)
 
 
 def forget_routes(service: Service, store: EventStore) -> APIRouter:
-    """Deleting the events of a user. The id stands in the body, so that no proxy logs it."""
+    """Deletion of the events of a user. The id is in the body, so that no proxy logs it."""
     router = APIRouter(tags=["admin"])
     settings = service.settings
 

@@ -1,4 +1,4 @@
-"""Whether the server lives, whether it is ready, and its metrics."""
+"""Health, readiness and metrics."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from beamtree.serving.wire import json_response
 
 
 def health_routes(service: Service) -> APIRouter:
-    """For load balancers and for Prometheus."""
+    """Routes for load balancers and Prometheus."""
     router = APIRouter(tags=["operation"])
 
     @router.get("/healthz", response_model=HealthAnswer, summary="The process answers")

@@ -23,7 +23,7 @@ LARGEST_NUMBER = 2**31 - 1
 
 
 def model_routes(service: Service) -> APIRouter:
-    """What is being served, and the tree to walk through."""
+    """The current model and its tree."""
     router = APIRouter(tags=["model"])
 
     @router.get("/v1/model", response_model=ModelAnswer, summary="The model in service, its tree, settings and limits")
@@ -34,7 +34,7 @@ def model_routes(service: Service) -> APIRouter:
         "/v1/tree/nodes/{level}/{node}",
         response_model=NodeAnswer,
         responses=NODE_ERRORS,
-        summary="A node of the tree: its children, what is below it, its way to the root",
+        summary="A node of the tree: its children, what is below it, its path to the root",
     )
     async def tree_node(
         request: Request,
@@ -65,7 +65,9 @@ def model_routes(service: Service) -> APIRouter:
     )
     async def upper_branches(
         request: Request,
-        per_level: Annotated[int, Query(ge=1, le=NAMED_BRANCHES, description="levels with at most so many nodes")] = 16,
+        per_level: Annotated[
+            int, Query(ge=1, le=NAMED_BRANCHES, description="only levels with at most this many nodes")
+        ] = 16,
     ) -> Response:
         model = service.deployment.current
         named = await service.look_up(
@@ -129,7 +131,7 @@ def describe_node(model: LoadedModel, level: int, node: int, *, sample: int) -> 
 
 
 def name_branches(model: LoadedModel, *, per_level: int) -> list[dict[str, Any]]:
-    """Level, node, name and number of items of every node on the levels that have at most so many nodes."""
+    """Level, node, name and number of items of the nodes on all levels with at most `per_level` nodes."""
     tree, occupied_before = model.artefact.tree, np.zeros(model.artefact.tree.num_leaves + 1, dtype=np.int64)
     np.cumsum(tree.item_at_leaf >= 0, out=occupied_before[1:])
     branches: list[dict[str, Any]] = []
@@ -146,7 +148,7 @@ def name_branches(model: LoadedModel, *, per_level: int) -> list[dict[str, Any]]
 
 
 def summarise_node(model: LoadedModel, level: int, node: int, *, sample: int) -> dict[str, Any]:
-    """How much is below a node, its most popular items and its most frequent categories."""
+    """Number of leaves and items below a node, its most popular items and most frequent categories."""
     tree, catalogue = model.artefact.tree, model.catalogue
     first, end = (int(bound) for bound in tree.leaf_ranges(node, level))
     items = tree.item_at_leaf[first:end]

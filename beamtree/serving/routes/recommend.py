@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,24 +15,9 @@ from beamtree.serving.schemas.recommend_body import Recommend, RecommendMany, re
 from beamtree.serving.service import SearchSpan, Service, Write
 from beamtree.serving.wire import read_json, text_response
 from beamtree.serving.work import works_of
-from beamtree.serving.written_answers import join_answers, write_answers
+from beamtree.serving.written_answers import Counted, join_answers, write_answers
 
-
-class CountedAnswer(Protocol):
-    """What is counted of an answer."""
-
-    @property
-    def is_fallback(self) -> bool:
-        """Whether it holds popular items."""
-        ...
-
-    @property
-    def unknown_ids(self) -> int:
-        """How many ids of the request the model has never seen."""
-        ...
-
-
-Counted = TypeVar("Counted", bound=CountedAnswer)
+Answer = TypeVar("Answer", bound=Counted)
 
 
 def recommend_routes(service: Service) -> APIRouter:
@@ -65,9 +50,9 @@ def recommend_routes(service: Service) -> APIRouter:
 
 
 async def search_for(
-    service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Counted]
-) -> Done[list[Counted]]:
-    """Search for a call, and note it in metrics and log; ApiError where it is refused."""
+    service: Service, request: Request, requests: Sequence[Recommend], *, model: LoadedModel, write: Write[Answer]
+) -> Done[list[Answer]]:
+    """Search for a call, and record it in metrics and log; ApiError where it cannot be answered."""
     service.watermarks.refuse_heavy(requests)
     done = await service.recommend(model, requests, write=write, connection=request.client)
     service.metrics.recommendations.inc(len(done.result))
@@ -84,8 +69,8 @@ async def search_for(
                 "beamtree.search_ms": done.ran * 1000,
             },
         )
-    said = request.scope["state"]["log"]
-    said["model_version"], said["requests"] = model.version, len(requests)
+    fields = request.scope["state"]["log"]
+    fields["model_version"], fields["requests"] = model.version, len(requests)
     if service.settings.log_histories:
-        said["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
+        fields["people"] = [one.model_dump(include={"history", "user_id"}, exclude_none=True) for one in requests]
     return done

@@ -156,7 +156,7 @@ function bodies(schema: Schema | undefined, all: Schemas): Node[] {
     return [
       html("h3", {}, forms.length > 1 ? `Body, ${place === 0 ? "one request" : "or several at once"}` : "Body"),
       html("p", { class: "about" }, description),
-      ...(oneOf.length > 1 ? [html("p", { class: "about" }, "Exactly one of these is given: ", ...codes(oneOf), ".")] : []),
+      ...(oneOf.length > 1 ? [html("p", { class: "about" }, "Exactly one of these is required: ", ...codes(oneOf), ".")] : []),
       fieldTable(fields),
     ];
   });
@@ -194,7 +194,7 @@ function fieldTable(fields: Field[]): HTMLElement {
 
 function answers({ responses = {} }: Route, all: Schemas): Node[] {
   const good = Object.entries(responses).filter(([status]) => status.startsWith("2"));
-  const refusals = Object.entries(responses).filter(([status]) => !status.startsWith("2"));
+  const errors = Object.entries(responses).filter(([status]) => !status.startsWith("2"));
   return [
     ...good.flatMap(([status, { content }]) => {
       const schema = content?.[JSON_TYPE]?.schema;
@@ -204,18 +204,18 @@ function answers({ responses = {} }: Route, all: Schemas): Node[] {
         html(
           "details",
           { class: "answer-shape" },
-          html("summary", {}, `What comes back (${status})`),
+          html("summary", {}, `Response (${status})`),
           html("p", { class: "about" }, description),
           fieldTable(fields),
         ),
       ];
     }),
-    ...(refusals.length
+    ...(errors.length
       ? [
           html(
             "details",
             { class: "answer-shape" },
-            html("summary", {}, `Refusals (${refusals.map(([status]) => status).join(", ")})`),
+            html("summary", {}, `Errors (${errors.map(([status]) => status).join(", ")})`),
             html(
               "p",
               { class: "about" },
@@ -224,7 +224,7 @@ function answers({ responses = {} }: Route, all: Schemas): Node[] {
             html(
               "dl",
               { class: "fields" },
-              ...refusals.map(([status, { description = "" }]) =>
+              ...errors.map(([status, { description = "" }]) =>
                 html("div", {}, html("dt", {}, html("code", {}, status)), html("dd", {}, description)),
               ),
             ),

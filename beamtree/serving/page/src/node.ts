@@ -118,7 +118,7 @@ export class NodePanel {
       html(
         "div",
         {},
-        html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "No item stands here") : heading),
+        html("h4", {}, answer.is_leaf ? (answer.items ? "The item" : "A vacant leaf") : heading),
         html("ul", { class: "sample" }, ...shown.map((item) => this.row(item))),
       ),
       ...(answer.children.length
@@ -126,7 +126,7 @@ export class NodePanel {
             html(
               "div",
               {},
-              html("h4", {}, "It divides into"),
+              html("h4", {}, "Children"),
               html("ul", { class: "children" }, ...answer.children.map((child) => this.child(child))),
             ),
           ]
@@ -139,13 +139,13 @@ export class NodePanel {
     const fate = this.events.fateOf(place);
     switch (fate.kind) {
       case "kept":
-        return `Kept by the beam: place ${fate.rank} of ${count(fate.scored)}, score ${score(fate.score ?? 0)}.`;
+        return `Kept by the beam: rank ${fate.rank} of ${count(fate.scored)}, score ${score(fate.score ?? 0)}.`;
       case "dropped":
-        return `The beam looked at it and dropped it${placeOf(fate)}.`;
+        return `Scored by the beam and dropped${placeOf(fate)}.`;
       case "whole":
         return "Kept: the beam is wide enough to keep this whole level.";
       case "unseen":
-        return "The beam did not look at it.";
+        return "Not scored by the beam.";
     }
   }
 

@@ -311,8 +311,8 @@ export class Tree {
     if (text) return this.events.describe(text);
     if (this.pointed?.path && beam) {
       const because = beam.exact
-        ? "every item that may be recommended was looked at."
-        : `every branch on its way was among the best ${count(beam.width)} of its level; # is its place there.`;
+        ? "every eligible item was scored."
+        : `every node on its path was among the best ${count(beam.width)} of its level; # is its rank there.`;
       const parts = sumOf(this.pointed.parts);
       const sum = parts && this.pointed.score !== null ? ` Its score ${score(this.pointed.score)} = ${parts}.` : "";
       return this.events.describe(`${nameOf(this.pointed)} was found because ${because}${sum}`);
@@ -321,12 +321,12 @@ export class Tree {
     if (eligible !== null) {
       return this.events.describe(
         this.walk!.isFiltered
-          ? `The filter leaves ${plural(eligible, "item")}, no more than the beam is wide: the search scores ` +
-              `${eligible === 1 ? "it" : "all of them"} directly and need not choose branches.`
-          : "So wide a beam looks at every item at once. Narrow it, and it has to choose branches.",
+          ? `The filter leaves ${plural(eligible, "item")}, no more than the beam width: the search scores ` +
+              `${eligible === 1 ? "it" : "all of them"} directly.`
+          : "A beam this wide scores every item. Narrow it, and it has to choose between branches.",
       );
     }
-    this.events.describe("Point at a recommendation to see its way; select a node to see what lives below it.");
+    this.events.describe("Hover over a recommendation to see its path; select a node to see what is below it.");
   }
 
   private placeOf(target: EventTarget | null): NodeName | null {

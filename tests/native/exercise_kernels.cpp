@@ -233,7 +233,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 for (index_t p = 0; p < length; ++p)
                     if (histories[static_cast<std::size_t>(i * length + p)] >= 0)
                         known.push_back(histories[static_cast<std::size_t>(i * length + p)]);
-                const HistorySpan history{known.data(), static_cast<index_t>(known.size())};
+                std::vector<float> offset(static_cast<std::size_t>(tower.encoder.width), 0.25f);
+                const Asked asked{{known.data(), static_cast<index_t>(known.size())}, filtered ? offset.data() : nullptr};
                 for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0},
                                            Score{tree, nullptr, &remembered.memory, nullptr, 0},
                                            Score{tree, nullptr, nullptr, &tower, 0},
@@ -241,8 +242,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                                            Score{tree, nullptr, nullptr, &compact_tower, 0},
                                            Score{tree, &attention, &remembered.memory, &tower, tree.height}}) {
                     for (bool spread : {false, true})
-                        search.run(score, history, eligible, c.beam, k, spread, Found{found.data(), scores.data()});
-                    exact_scan(score, history, eligible, k, Found{found.data(), scores.data()});
+                        search.run(score, asked, eligible, c.beam, k, spread, Found{found.data(), scores.data()});
+                    exact_scan(score, asked, eligible, k, Found{found.data(), scores.data()});
                 }
             }
         const index_t lower = std::min<index_t>(3, tree.height);

@@ -59,7 +59,7 @@ def prepare_log(
     """Prepare a log as the settings say and measure it; what they leave open is decided by the measures.
 
     items, users: as in `prepare_dataset`, which also says how this fails. read: the columns of users and contexts that
-    are read; by default all of them, as `RequestFeatures.infer` finds them. SettingsError where log.item_features names
+    are read; by default all of them, as `RequestFeatures.infer` finds them. SettingsError where log.features names
     a column that the item table lacks, DataError where it cannot be what it is declared.
     """
 

@@ -52,7 +52,7 @@ def test_a_model_of_tower_and_memory_is_looked_into(beamtree: Command) -> None:
     assert numbers["parts"]["parts"] == ["memory", "tower"]
     assert numbers["labels"] is None
     page = Path("report.html").read_text(encoding="utf-8")
-    assert "What each part contributes" in page
+    assert "Contribution of each part" in page
     assert "Rectified labels" not in page
     assert "leave it out" in beamtree(*INSPECT, "--estimator", "encoder").message
 

@@ -209,8 +209,8 @@ def test_what_the_columns_of_the_item_table_are_is_said() -> None:
     assert said[-1] == (
         "features of the items: category (1 values), genres (2 values), price (number), text (vector of 2)"
     )
-    declared = small_config(log={"item_features": {"price": "category", "text": "ignore"}})
+    declared = small_config(log={"features": {"items.price": "category", "items.text": "ignore"}})
     assert "price (0 values)" in prepare_log(log, config=declared, items=items).lines()[-1]
-    wrong = small_config(log={"item_features": {"colour": "category"}})
+    wrong = small_config(log={"features": {"items.colour": "category"}})
     with pytest.raises(SettingsError, match="no column 'colour' to take features from"):
         prepare_log(log, config=wrong, items=items)

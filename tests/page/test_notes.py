@@ -50,7 +50,7 @@ def test_a_filter_that_leaves_little_is_explained(site: Server, visit: Visit) ->
     expect(page.locator("#recommendations-note")).to_have_text(
         "Only 5 items fit the filter “year is 1957”, apart from what you liked, so the list cannot be longer."
     )
-    expect(page.locator("#caption")).to_contain_text("The filter leaves 5 items, no more than the beam is wide")
+    expect(page.locator("#caption")).to_contain_text("The filter leaves 5 items, no more than the beam width")
     page = visit(site, fragment=f"{HISTORY}&column=year&value=1960&seen=keep")
     expect(page.locator("#recommendations-note")).to_have_text(
         "Only 6 items fit the filter “year is 1960”, so the list cannot be longer."

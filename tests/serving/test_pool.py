@@ -157,7 +157,7 @@ def test_a_line_full_of_heavy_calls_refuses_the_next_heavy_one_and_takes_light_o
         await until(lambda: gate.handled == [[1]])
         tasks.append(asyncio.create_task(submit(pool, 2, 3, handle=gate, work=50.0)))
         await until(lambda: pool.waiting == 1)
-        with pytest.raises(ApiError, match=r"as much as 100 usual searches; this call is as much as 50"):
+        with pytest.raises(ApiError, match=r"worth 100 searches; this call is worth 50"):
             await submit(pool, 4, handle=gate, work=50.0)
         tasks.append(asyncio.create_task(submit(pool, 5, handle=gate)))
         await until(lambda: pool.waiting == 2)

@@ -107,7 +107,9 @@ struct Remembered {
         followers = count_followers(Stretches{log.data(), starts, ends, 3}, Once{}, items, 20, 9);
         const std::vector<double> half(log.size(), 0.5);
         const auto halved = count_followers(Stretches{log.data(), starts, ends, 3}, Weighted{half.data()}, items, 20, 9);
-        if (halved.items != followers.items || halved.counts[0] != 0.5 * followers.counts[0]) std::abort();
+        require(halved.items == followers.items, "weights of one half change no list");
+        for (std::size_t pair = 0; pair < followers.counts.size(); ++pair)
+            require(halved.counts[pair] == 0.5 * followers.counts[pair], "weights of one half give half of the counts");
         for (std::uint32_t count : followers.counts) strengths.push_back(static_cast<_Float16>(std::log1p(count)));
         std::vector<std::int32_t> once(static_cast<std::size_t>(items));
         std::iota(once.begin(), once.end(), 0);

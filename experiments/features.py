@@ -12,7 +12,6 @@ bootstrap over users; it does not cover the seed). A line that is there already 
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,12 @@ from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import measure as measure_lists
 from beamtree.evaluation.protocol import held_out_requests, split_dataset
 from beamtree.fitting.estimator import item_features
-from beamtree.fitting.fit import fit_model
 from beamtree.model.counting import Counts, count_items
 from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.scorers import build_scorer
 from beamtree.types import BoolArray, Float64Array
 from experiments.lines import Line, append_lines, read_lines, table
-from experiments.rivals import METRICS, ROOT, commit, data_folder, kept_encoders, print_event
+from experiments.rivals import METRICS, ROOT, commit, data_folder, kept_encoders, timed_fit
 
 CUTOFF = 20
 FEW = 10
@@ -144,19 +142,7 @@ def with_year(items: pl.DataFrame) -> pl.DataFrame:
 
 def _measure_fit(dataset: Dataset, split: Split, *, config: Config, encoders: Path) -> tuple[PerUser, float, Any]:
     """Metrics of each test user by group of labels, seconds of the fit, and how the parts were weighed."""
-    started = time.monotonic()
-    artefact = fit_model(
-        dataset,
-        split,
-        config=config,
-        work=None,
-        listen=print_event,
-        should_stop=lambda: False,
-        estimator_cache=encoders,
-    )
-    seconds = time.monotonic() - started
-    if artefact.training.get("estimator_reused"):
-        seconds += artefact.training["estimator_seconds"]
+    artefact, seconds = timed_fit(dataset, split, config=config, encoders=encoders)
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     counts = count_items(dataset.sequences.items, split.train, num_items=len(dataset.items), weights=None)
     per_user = _per_user(BeamSearch(engine, config.retrieval.beam_width), dataset, split, counts=counts, config=config)

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from beamtree.artefact import Artefact
 from beamtree.baselines.comparison import compare
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import choose_baselines
@@ -142,10 +143,8 @@ def measure(
     }
 
 
-def _measure_split(
-    dataset: Dataset, split: Split, *, config: Config, baselines: str, encoders: Path
-) -> tuple[PerUser, dict[str, float], Mapping[str, Any]]:
-    """Metrics of each test user by system, seconds by system, and how the model's training went."""
+def timed_fit(dataset: Dataset, split: Split, *, config: Config, encoders: Path) -> tuple[Artefact, float]:
+    """A model and the seconds that it took, those of an encoder that was kept in `encoders` included."""
     started = time.monotonic()
     artefact = fit_model(
         dataset,
@@ -156,9 +155,18 @@ def _measure_split(
         should_stop=lambda: False,
         estimator_cache=encoders,
     )
-    took = {MODEL: time.monotonic() - started}
+    seconds = time.monotonic() - started
     if artefact.training.get("estimator_reused"):
-        took[MODEL] += artefact.training["estimator_seconds"]
+        seconds += artefact.training["estimator_seconds"]
+    return artefact, seconds
+
+
+def _measure_split(
+    dataset: Dataset, split: Split, *, config: Config, baselines: str, encoders: Path
+) -> tuple[PerUser, dict[str, float], Mapping[str, Any]]:
+    """Metrics of each test user by system, seconds by system, and how the model's training went."""
+    artefact, seconds = timed_fit(dataset, split, config=config, encoders=encoders)
+    took = {MODEL: seconds}
     engine = Engine(build_scorer(artefact.weights, artefact.tree, config=config), artefact.tree)
     own: dict[str, Metrics] = {
         MODEL: evaluate(BeamSearch(engine, config.retrieval.beam_width), dataset, split.test, config=config),

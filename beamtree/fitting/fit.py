@@ -14,7 +14,7 @@ from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
-from beamtree.fitting.run import FitRun, WorkDirectory, identity_of
+from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh
 from beamtree.model.attention import make_attention
@@ -25,8 +25,6 @@ from beamtree.model.part import MakePart, MakePartOnTree
 from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
-from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import Rounds
 from beamtree.training.strategies import Strategies
 
@@ -68,14 +66,7 @@ def fit_model(
     if work is not None:
         work.claim(identity_of(dataset, config=config, strategies=chosen.beside(config)))
     first_order(dataset, config=config)  # says what is missing before anything is learned
-    instances = TrainingInstances(
-        dataset.sequences,
-        split.train,
-        first_target=split.first_target,
-        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
-        times=dataset.timestamps,
-        features=dataset.features,
-    )
+    instances = training_instances(dataset, split, config=config)
     has_tower = "tower" in config.model.parts
     made = None if estimator is None else make_estimator(estimator, dataset, split)
     trained = None

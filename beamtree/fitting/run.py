@@ -13,6 +13,7 @@ from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree
 from beamtree.training.checkpoint import OWNER, Checkpoint, Identity, load_checkpoint, save_checkpoint
 from beamtree.training.events import Listener
+from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
 
@@ -77,4 +78,16 @@ def identity_of(dataset: Dataset, *, config: Config, strategies: Mapping[str, st
     """
     return Identity.of(
         config, data_fingerprint=dataset.fingerprint, features=dataset.features.digest(), strategies=strategies
+    )
+
+
+def training_instances(dataset: Dataset, split: Split, *, config: Config) -> TrainingInstances:
+    """The instances of the training spans, with targets drawn by the settings."""
+    return TrainingInstances(
+        dataset.sequences,
+        split.train,
+        first_target=split.first_target,
+        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
+        times=dataset.timestamps,
+        features=dataset.features,
     )

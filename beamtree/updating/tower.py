@@ -7,11 +7,9 @@ import numpy as np
 from beamtree.artefact import Artefact
 from beamtree.config import Config
 from beamtree.data.split import Split
-from beamtree.fitting.run import FitRun
+from beamtree.fitting.run import FitRun, training_instances
 from beamtree.fitting.tower import build_tower, training_expectations
 from beamtree.model.next_item import NextItemModel
-from beamtree.training.horizon import TargetHorizon
-from beamtree.training.instances import TrainingInstances
 from beamtree.types import AnyArray, Float32Array, Float64Array, Int64Array
 from beamtree.updating.encoder import Continuation, learn_on, saved_encoder
 from beamtree.updating.rows import ExtendedLog
@@ -142,12 +140,5 @@ def _likelihoods(encoder: NextItemModel, targets: NewTargets, placed: PlacedVect
 def _run(extended: ExtendedLog, split: Split, *, config: Config, continuation: Continuation) -> FitRun:
     """The update as the stages of a fit know it."""
     dataset = extended.dataset
-    instances = TrainingInstances(
-        dataset.sequences,
-        split.train,
-        first_target=split.first_target,
-        horizon=TargetHorizon.of(config.training, seed=config.training.seed),
-        times=dataset.timestamps,
-        features=dataset.features,
-    )
+    instances = training_instances(dataset, split, config=config)
     return FitRun(dataset, split, config, None, continuation.listen, continuation.should_stop, instances)

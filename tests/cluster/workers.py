@@ -11,11 +11,16 @@ import torch
 import torch.distributed as dist
 
 
-def _work(rank: int, workers: int, meeting: Path, results: Any, task: Callable[[], Any]) -> None:
+SECONDS_TO_WAIT = 120.0
+
+
+def _work(rank: int, workers: int, meeting: Path, results: Any, all_done: Any, task: Callable[[], Any]) -> None:
+    """Stays until all are done: a worker that leaves at once hangs up on one that is still connecting."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=workers)
     try:
         results.put((rank, task()))
+        all_done.wait(SECONDS_TO_WAIT)
     finally:
         dist.destroy_process_group()
 
@@ -23,16 +28,17 @@ def _work(rank: int, workers: int, meeting: Path, results: Any, task: Callable[[
 def together(workers: int, task: Callable[[], Any]) -> list[Any]:
     """What the task gives in each of so many workers, in the order of their ranks."""
     context = multiprocessing.get_context("fork")
-    results = context.Queue()
+    results, all_done = context.Queue(), context.Event()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         processes = [
-            context.Process(target=_work, args=(rank, workers, Path(folder) / "meeting", results, task))
+            context.Process(target=_work, args=(rank, workers, Path(folder) / "meeting", results, all_done, task))
             for rank in range(workers)
         ]
         for process in processes:
             process.start()
-        found = dict(results.get(timeout=120) for _ in processes)
+        found = dict(results.get(timeout=SECONDS_TO_WAIT) for _ in processes)
+        all_done.set()
         for process in processes:
             process.join()
     return [found[rank] for rank in range(workers)]

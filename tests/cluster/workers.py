@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-
 SECONDS_TO_WAIT = 120.0
 
 

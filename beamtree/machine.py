@@ -1,6 +1,9 @@
-"""What is left of this machine for the process: memory, under the limits of its container or service."""
+"""The memory of this process: what is left under the limits of its container or service, and when it is given back."""
 
+import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 MEMORY_INFO = Path("/proc/meminfo")
@@ -33,6 +36,34 @@ def available_memory(
                 reclaimable = _table(folder / details_file).get("inactive_file", 0)
                 bounds.append(max(0, limit - used + reclaimable))
     return min(bounds)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt: above how many free bytes memory is given back, and what is mapped on its own."""
+
+
+@contextmanager
+def freed_memory_kept(*, up_to: int = 2**30) -> Iterator[None]:
+    """Memory that is freed meanwhile is used again instead of going back to the system; it goes back at the end.
+
+    A training step allocates and frees the same megabytes as the step before. If these are returned in between, every
+    step takes thousands of page faults, an eighth of its time. up_to: bytes that are kept. Only with glibc; allocators
+    of other systems are left alone.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        set_parameter, give_back = libc.mallopt, libc.malloc_trim
+    except (AttributeError, OSError, TypeError):
+        yield
+        return
+    set_parameter(_MMAP_THRESHOLD, up_to)
+    set_parameter(_TRIM_THRESHOLD, up_to)
+    try:
+        yield
+    finally:
+        set_parameter(_MMAP_THRESHOLD, 2**25)  # where glibc's own adaptation ends
+        set_parameter(_TRIM_THRESHOLD, 2**26)
+        give_back(0)
 
 
 def _all_memory() -> int:

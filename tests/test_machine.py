@@ -1,9 +1,12 @@
 import os
+import platform
+import resource
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from beamtree.machine import available_memory
+from beamtree.machine import available_memory, freed_memory_kept
 
 SYSTEM = "MemTotal:       2000 kB\nMemAvailable:   1000 kB\nHugePages_Total:       0\n"
 ALL_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -37,3 +40,21 @@ def test_available_memory_is_what_system_and_container_leave(
     folder = put(tmp_path, files)
     found = available_memory(memory_info=folder / "meminfo", control_groups=folder, own_control_group=folder / "own")
     assert found == expected
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
+def test_kept_memory_is_used_again() -> None:
+    megabytes, rounds = 48, 20  # more than what glibc keeps by itself
+
+    def page_faults() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(rounds):
+            np.full(megabytes * 2**17, 1.0)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    returned = page_faults()
+    with freed_memory_kept():
+        kept = page_faults()
+
+    assert kept < returned / 5
+    assert page_faults() > 5 * kept

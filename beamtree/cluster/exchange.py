@@ -39,6 +39,7 @@ class Exchange:
         self.rank = dist.get_rank()
         self.workers = dist.get_world_size()
         self.bytes_sent = 0
+        self._received = torch.empty(0, dtype=torch.int32)
 
     def sum(self, gradients: Gradients, *, notes: Notes, table_widths: Mapping[str, int]) -> tuple[Gradients, Notes]:
         """The sum of the gradients of all workers, whose shares of the batch are part of them already.
@@ -81,7 +82,7 @@ class Exchange:
         pieces = [tensor for name in names if name in gradients.rows for tensor in _as_words(gradients.rows[name])]
         if pieces:
             torch.cat(pieces, out=sent[: sizes[self.rank]])
-        received = torch.empty(self.workers, len(sent), dtype=torch.int32, device=device)
+        received = self._buffer(self.workers * len(sent), device).view(self.workers, len(sent))
         dist.all_gather(list(received.unbind()), sent)
         self.bytes_sent += (self.workers - 1) * sent.nbytes
         found: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in names}
@@ -99,6 +100,12 @@ class Exchange:
             for name, some in found.items()
             if some
         }
+
+    def _buffer(self, words: int, device: torch.device) -> Tensor:
+        """So many words to receive into; the same memory in every step, because fresh pages cost time."""
+        if len(self._received) < words or self._received.device != device:
+            self._received = torch.empty(words + words // 4, dtype=torch.int32, device=device)
+        return self._received[:words]
 
     def from_first(self, value: T) -> T:
         """What the first worker gives, for all of them."""

@@ -166,7 +166,7 @@ def _learn(settings: dict[str, Any]) -> BeamtreeError | None:
     finally:
         if sender is not None:
             sender.listen(learner.summary(trainer.name))
-            sender.send()
+            sender.close()
     return None
 
 

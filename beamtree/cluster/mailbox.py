@@ -33,13 +33,14 @@ class Mailbox:
 
 
 class Sender:
-    """The first worker's end: the first event is sent at once, later ones together, twice a second; each time the
-    answer is remembered."""
+    """The first worker's end: the first event is sent at once, later ones together, twice a second. Learning does not
+    wait for the mailbox: its answer is read when the next events are sent."""
 
     def __init__(self, mailbox: Any, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._mailbox = mailbox
         self._clock = clock
         self._waiting: list[Event] = []
+        self._answer: Any = None
         self._sent_at = -inf
         self._is_stopping = False
 
@@ -47,16 +48,25 @@ class Sender:
         """Send an event, sooner or later."""
         self._waiting.append(event)
         if self._clock() - self._sent_at >= SECONDS_BETWEEN_POSTS:
-            self.send()
+            self._read_answer(seconds=0.0)
+            self._post()
 
     def is_stopping(self) -> bool:
         """Whether the driver wanted learning to stop when it last answered."""
         return self._is_stopping
 
-    def send(self) -> None:
-        """Send what waits, now."""
-        import ray
+    def close(self) -> None:
+        """Send what waits, and return when it has arrived."""
+        self._post()
+        self._read_answer(seconds=None)
 
-        self._is_stopping = ray.get(self._mailbox.post.remote(self._waiting))
+    def _post(self) -> None:
+        self._answer = self._mailbox.post.remote(self._waiting)
         self._waiting = []
         self._sent_at = self._clock()
+
+    def _read_answer(self, *, seconds: float | None) -> None:
+        import ray
+
+        if self._answer is not None and ray.wait([self._answer], timeout=seconds)[0]:
+            self._is_stopping = ray.get(self._answer)

@@ -58,9 +58,10 @@ class Gradients:
 
 
 def _total(parts: Sequence[tuple[Tensor, float]]) -> Tensor:
-    total = torch.zeros_like(parts[0][0])
-    for tensor, weight in parts:
-        total += weight * tensor
+    (first, share), *others = parts
+    total = share * first
+    for tensor, weight in others:
+        total += weight * tensor  # rounded before it is added, as where workers add their own up
     return total
 
 
@@ -73,4 +74,6 @@ def _mean(parts: Sequence[tuple[Tensor, float]]) -> Tensor:
 def _merged(name: str, parts: Sequence[tuple[Gradients, float]]) -> RowGradient:
     found = [(part.rows[name], weight) for part, weight in parts if name in part.rows]
     values = [weight * row_gradient.values for row_gradient, weight in found]
+    if len(found) == 1:
+        return RowGradient(found[0][0].rows, values[0])
     return RowGradient.summed(torch.cat([row_gradient.rows for row_gradient, _ in found]), torch.cat(values))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from beamtree import native
 from beamtree.errors import DivergedError, InputError
 from beamtree.training.checkpoint import Arrays
 from beamtree.training.gradients import Gradients, RowGradient
@@ -63,8 +64,8 @@ class ModuleLearner(Generic[ModuleT]):
         self._dense = {name: weight for name, weight in self._parameters.items() if name not in tables}
         self._optimiser = torch.optim.AdamW(self._dense.values(), weight_decay=WEIGHT_DECAY, fused=True)
         self._row_adam = {
-            name: RowAdam.for_table(self._parameters[name].detach(), decoupled_decay=True, weight_decay=WEIGHT_DECAY)
-            for name in tables
+            name: _row_adam_of(table).for_table(table, decoupled_decay=True, weight_decay=WEIGHT_DECAY)
+            for name, table in ((name, self._parameters[name].detach()) for name in tables)
         }
 
     def gradients(self, batch: Any, *, step: int) -> Gradients:
@@ -170,3 +171,12 @@ def _by_rows(gradient: Tensor) -> RowGradient:
     """The rows of a sparse gradient that are there, each once."""
     summed = gradient.coalesce()
     return RowGradient(summed.indices()[0], summed.values())
+
+
+def _row_adam_of(table: Tensor) -> type[RowAdam]:
+    """The kernels' where they can reach the table, else torch's."""
+    if not native.is_available() or table.device.type != "cpu" or table.dtype != torch.float32:
+        return RowAdam
+    from beamtree.training.native_rows import NativeRowAdam
+
+    return NativeRowAdam

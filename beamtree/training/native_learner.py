@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
 
 from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
@@ -11,12 +10,12 @@ from beamtree.model.attention import Attention
 from beamtree.model.score import ATTENTION, Score, attention_alone
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
-from beamtree.native.training import Dropout, Negatives, RowGradients, adam_rows, learn_batch
+from beamtree.native.training import Dropout, Negatives, learn_batch
 from beamtree.training.gradients import Gradients, RowGradient
 from beamtree.training.instances import Batch
+from beamtree.training.native_rows import NativeRowAdam
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import seed_for
-from beamtree.training.rows import RowAdam
 from beamtree.training.worker_threads import one_torch_thread
 from beamtree.types import AnyArray
 
@@ -94,22 +93,3 @@ class NativeLearner:
     def restore_optimiser(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take up the state that `optimiser_arrays` gave."""
         self._optimiser.restore(arrays)
-
-
-class NativeRowAdam(RowAdam):
-    """The same update as its base, computed by the kernels."""
-
-    def step(self, table: Tensor, *, rows: Tensor, gradients: Tensor, learning_rate: float, step: int) -> None:
-        """Update the distinct `rows` (n,) of the table by their gradients (n, size); `step` counts from 1."""
-        adam_rows(
-            table,
-            first_moment=self.first_moment,
-            second_moment=self.second_moment,
-            gradients=RowGradients(rows.numpy(), gradients.numpy()),
-            learning_rate=learning_rate,
-            step=step,
-            weight_decay=self.weight_decay,
-            decoupled_decay=self.decoupled_decay,
-            betas=self.betas,
-            epsilon=self.epsilon,
-        )

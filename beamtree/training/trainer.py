@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from beamtree.errors import DivergedError, InterruptedTraining
+from beamtree.machine import freed_memory_kept
 from beamtree.training.checkpoint import (
     Arrays,
     Checkpoint,
@@ -110,6 +111,10 @@ class Trainer:
         Raises DivergedError without saving when the loss is not finite or runs away, and InterruptedTraining after
         saving when `should_stop` says so.
         """
+        with freed_memory_kept():
+            return self._run(seconds_before)
+
+    def _run(self, seconds_before: float) -> Progress:
         learner, schedule = self.learner, self.schedule
         order, total_steps = schedule.order, schedule.total_steps
         progress, best = self._begin(seconds_before)

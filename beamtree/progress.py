@@ -126,9 +126,8 @@ def _announce(event: Event, messages: Console) -> None:
             if weights:
                 messages.print(f"--set keeps these weights: {weights}", markup=False, soft_wrap=True)
         case WorkersDone():
-            pace = 1000.0 * event.seconds / max(1, event.steps - 1)
             messages.print(
-                f"{event.workers} workers: {pace:.1f} ms a step, in which each sent "
+                f"{event.workers} workers: {1000.0 * event.step_seconds:.1f} ms a step, in which each sent "
                 f"{event.bytes_sent / 1e6 / max(1, event.steps):.2f} MB to the others."
             )
         case StoppedEarly():

@@ -4,7 +4,7 @@ python -m benchmarks.cluster --json
 
 Two Ray nodes of one CPU each on this machine, which has to be quiet: both cores are needed. Learning is the tower's
 encoder on a random log, in the same global batches: one worker with one thread computes both parts of each, or two
-workers compute one part each. Times are those of steps after the first, from cutting the batch to the update. Two
+workers compute one part each. The time of a step is the median, from update to update. Two
 actors with a model each and one process with two threads make the same shards.
 
 speedup_2_workers        seconds of a step with one worker over those with two
@@ -108,8 +108,8 @@ def trainer_of(folder: Path, *, items: int, positions: int, steps: int, listen: 
 def measure_learning(address: str, *, items: int, positions: int, steps: int, turns: int) -> dict[str, Any]:
     """Seconds of a step by the number of workers, which take turns, and the bytes of a step.
 
-    The fastest turn counts, of one worker as of two. Ray's own actors are still starting in the first seconds of a
-    turn, on the cores of the workers: turns are long beside that.
+    The median step of the fastest turn counts, of one worker as of two. Ray's own actors are still starting in the
+    first seconds of a turn, on the cores of the workers: turns are long beside that.
     """
     done: dict[int, list[WorkersDone]] = {1: [], 2: []}
     for _ in range(turns):
@@ -121,9 +121,7 @@ def measure_learning(address: str, *, items: int, positions: int, steps: int, tu
                 )
                 ClusterTraining(Cluster(address, workers=workers, parts=2))(trainer)
             done[workers] += [event for event in heard if isinstance(event, WorkersDone)]
-    of_turns = {
-        str(workers): [1000.0 * turn.seconds / (turn.steps - 1) for turn in heard] for workers, heard in done.items()
-    }
+    of_turns = {str(workers): [1000.0 * turn.step_seconds for turn in heard] for workers, heard in done.items()}
     best = {workers: min(milliseconds) for workers, milliseconds in of_turns.items()}
     bytes_per_step = done[2][0].bytes_sent / done[2][0].steps
     return {

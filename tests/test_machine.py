@@ -3,8 +3,8 @@ import platform
 import resource
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 from beamtree.machine import available_memory, freed_memory_kept
 
@@ -49,10 +49,12 @@ def test_kept_memory_is_used_again() -> None:
     def page_faults() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(rounds):
-            np.full(megabytes * 2**17, 1.0)
+            torch.ones(megabytes * 2**18)
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     returned = page_faults()
+    if returned < rounds * megabytes:
+        pytest.skip("pages are huge here: there is nothing to gain")
     with freed_memory_kept():
         kept = page_faults()
 

@@ -6,9 +6,12 @@ rounding of sums.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
 
 from beamtree.cluster.exchange import Exchange, Notes, digest_of
 from beamtree.errors import InputError
@@ -20,6 +23,9 @@ from beamtree.training.label_tally import merge_states
 from beamtree.training.learner import Learner
 from beamtree.training.trainer import Instances
 from beamtree.types import AnyArray, Int64Array
+
+TIMED_STEPS = 1_000
+"""So many of the last steps are timed."""
 
 
 @runtime_checkable
@@ -96,7 +102,8 @@ class DataParallelLearner:
         self._clock = clock
         self._started = clock()
         self._agreed = Notes()
-        self._steps, self._first_updated, self._last_updated = 0, 0.0, 0.0
+        self._steps = 0
+        self._updated_at: deque[float] = deque(maxlen=TIMED_STEPS)
         self._table_widths: dict[str, int] | None = None
 
     def gradients(self, batch: list[NumberedPart], *, step: int) -> Gradients:
@@ -114,8 +121,8 @@ class DataParallelLearner:
         return summed
 
     def summary(self, name: str) -> WorkersDone:
-        """How many steps were taken and what they cost: from the update of the first to that of the last."""
-        seconds = self._last_updated - self._first_updated
+        """How many steps were taken and what one costs."""
+        seconds = float(np.median(np.diff(self._updated_at))) if len(self._updated_at) > 1 else 0.0
         return WorkersDone(name, self._exchange.workers, self._steps, seconds, self._exchange.bytes_sent)
 
     def seconds(self) -> float:
@@ -150,9 +157,7 @@ class DataParallelLearner:
     def apply(self, gradients: Gradients, *, step: int, learning_rate: float) -> None:
         """Update the weights, on every worker alike."""
         self._learner.apply(gradients, step=step, learning_rate=learning_rate)
-        self._last_updated = self._clock()
-        if self._steps == 0:
-            self._first_updated = self._last_updated
+        self._updated_at.append(self._clock())
         self._steps += 1
 
     def model_arrays(self) -> dict[str, AnyArray]:

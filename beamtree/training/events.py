@@ -74,13 +74,14 @@ class StoppedEarly:
 class WorkersDone:
     """The workers of a cluster have finished a training, or the part of it since one of them was last replaced.
 
-    seconds: what all steps but the first took. bytes_sent: what a worker put on the network in all steps.
+    step_seconds: the median of the last steps, from update to update. bytes_sent: what a worker put on the network in
+    all steps.
     """
 
     learner: str
     workers: int
     steps: int
-    seconds: float
+    step_seconds: float
     bytes_sent: int
 
 

@@ -47,8 +47,8 @@ def freed_memory_kept(*, up_to: int = 2**30) -> Iterator[None]:
     """Memory that is freed meanwhile is used again instead of going back to the system; it goes back at the end.
 
     A training step allocates and frees the same megabytes as the step before. If these are returned in between, every
-    step takes thousands of page faults, an eighth of its time. up_to: bytes that are kept. Only with glibc; allocators
-    of other systems are left alone.
+    step takes thousands of page faults, up to an eighth of its time. up_to: bytes that are kept. Only with glibc;
+    other allocators are left alone.
     """
     try:
         libc = ctypes.CDLL(None)

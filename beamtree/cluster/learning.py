@@ -22,6 +22,14 @@ MAX_FAILURES = 10
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
+MEMORY_OF_WORKERS = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(2**30),
+    "MALLOC_TRIM_THRESHOLD_": str(2**30),
+}
+"""Ray Train learns in a thread of the worker. The heaps that glibc gives to threads return their memory after every
+step, whatever `freed_memory_kept` asks for: workers have the main heap alone, which keeps it."""
+
 
 @dataclass(frozen=True)
 class ClusterTraining:
@@ -92,6 +100,7 @@ class ClusterTraining:
                 storage_path=str(records),
                 failure_config=FailureConfig(max_failures=MAX_FAILURES),
                 logging_config=LoggingConfig("ERROR"),
+                worker_runtime_env={"env_vars": MEMORY_OF_WORKERS},
             ),
         )
         ended: list[BeamtreeError | None] = []

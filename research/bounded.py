@@ -1,7 +1,6 @@
 """DTR(T-RL), and the terms of the generalisation bound of the score that it learned."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +29,6 @@ ASSUMED_ERROR = 1e-4
 HELD_OUT_USERS = 100
 
 
-@dataclass(eq=False)
-class BoundedIndex(BeamIndex):
-    """The fitted tree, and the terms of its bound."""
-
-    findings: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass
 class BoundedDtr:
     """DTR(T-RL) as published; beside its answers, the terms of the bound."""
@@ -44,7 +36,7 @@ class BoundedDtr:
     name: str = "dtr-t-rl-bounded"
     recipe: Recipe = PUBLISHED
 
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BoundedIndex:
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
         """As `Baseline.fit`."""
         from beamtree.baselines.trees.encoder import train_encoder
         from beamtree.baselines.trees.learning import index_of
@@ -56,7 +48,7 @@ class BoundedDtr:
         rounds = learn_dtr(run)
         index = index_of(run, rounds, make_scorer=search_by_the_score)
         terms = measure_bound(run, rounds, index.engine, estimator=train_encoder(run))
-        return BoundedIndex(index.engine, index.effort, index.index_bytes, findings=asdict(terms))
+        return replace(index, findings=asdict(terms))
 
 
 def measure_bound(run: "TreeRun", rounds: "Rounds", engine: Engine, *, estimator: "Estimator") -> "BoundTerms":

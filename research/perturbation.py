@@ -10,9 +10,8 @@ Open in the paper: which of several equally likely items wins (the leftmost leaf
 once, so that nearly all probabilities are ties, which the smallest noise breaks: that is where the labels change.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -40,13 +39,6 @@ class Preferences:
     probabilities: Float64Array
 
 
-@dataclass(eq=False)
-class PerturbedIndex(BeamIndex):
-    """The fitted tree, and how many of its labels change under noise."""
-
-    findings: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass
 class PerturbedDtr:
     """DTR(T) as published; beside its answers, the share of labels that change at each threshold."""
@@ -54,14 +46,14 @@ class PerturbedDtr:
     name: str = "dtr-t-perturbed"
     recipe: Recipe = PUBLISHED
 
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> PerturbedIndex:
+    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
         """As `Baseline.fit`."""
         fitted = Dtr("dtr-t", self.recipe).fit(dataset, split, budget=budget)
         preferences = count_preferences(dataset.sequences, fitted.engine.tree)
         generator = np.random.default_rng(budget.seed)
         changed = label_changes(preferences, fitted.engine.tree, thresholds=THRESHOLDS, generator=generator)
         findings = {"labels": len(preferences.users) * fitted.engine.tree.height, "changed": changed}
-        return PerturbedIndex(fitted.engine, fitted.effort, fitted.index_bytes, findings=findings)
+        return replace(fitted, findings=findings)
 
 
 def count_preferences(sequences: Sequences, tree: ItemTree) -> Preferences:

@@ -1,9 +1,9 @@
 """Measurements of a fitted system: accuracy by user, properties of its lists, cost of a request."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,6 @@ GROUPS = ("low", "middle", "high")
 TIMED_REQUESTS = 200
 SWEPT_USERS = 1000
 K = 20
-
-
-@runtime_checkable
-class Findings(Protocol):
-    """A fitted system with further figures, as JSON, which are stored with its result."""
-
-    findings: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beamtree.baselines.protocol import Budget
+from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.compare.curve import CurveFile, curve_path
-from beamtree.compare.measurement import Findings, measure_system
+from beamtree.compare.measurement import measure_system
 from beamtree.compare.spent import Spent
 from beamtree.compare.systems import System
 from beamtree.compare.task import WORK, Task, write_result
@@ -107,7 +108,7 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
         "instances": curve.instances,
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "settings": config.model_dump(mode="json"),
-        **({"findings": dict(fitted.findings)} if isinstance(fitted, Findings) else {}),
+        **({"findings": dict(fitted.findings)} if isinstance(fitted, BeamIndex) and fitted.findings else {}),
     }
 
 

@@ -13,6 +13,7 @@ from beamtree.tree.build import plant
 from research.labels import labels_of_mask, normalised_labels, winning_child_levels
 from research.variants import labels_of
 from tests.small import random_tree
+from tests.training.test_rectify import scored_tree
 from tests.training.test_rounds import config_of, fit
 
 
@@ -29,12 +30,7 @@ def test_the_laxer_test_looks_at_children_only() -> None:
 @settings(max_examples=60, deadline=None)
 @given(num_items=st.integers(1, 50), vacant=st.integers(0, 9), branching=st.integers(2, 5), seed=st.integers(0, 10_000))
 def test_labels_by_child_are_those_of_the_definition(num_items: int, vacant: int, branching: int, seed: int) -> None:
-    tree = random_tree(num_items, branching=branching, seed=seed, num_leaves=num_items + vacant)
-    generator = np.random.default_rng(seed)
-    item_scores = generator.integers(0, 6, size=(7, num_items)).astype(np.float32)
-    targets = generator.integers(0, num_items, size=7)
-    leaves = tree.leaf_of_item[targets].astype(np.int64)
-    leaf_scores = scores_by_leaf(item_scores, tree)
+    tree, leaf_scores, leaves = scored_tree(num_items, vacant, branching=branching, seed=seed)
     child = labels_of_mask(winning_child_levels(leaf_scores, leaves, tree=tree), height=tree.height)
     for row, leaf in enumerate(leaves):
         for level in range(1, tree.height):

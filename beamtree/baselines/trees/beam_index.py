@@ -1,6 +1,8 @@
 """A tree and its scorer as an index: answers by beam search, whose knob is the width of the beam."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from beamtree.data.requests import Requests
 from beamtree.errors import InputError
@@ -16,13 +18,15 @@ class BeamIndex:
     """Answers by beam search, as `Index` of the baselines' protocol.
 
     effort: nodes kept per level; efforts: widths worth trying, narrower than the leaf level. index_bytes: the vectors
-    of the nodes, other evidence that belongs to items, and the item on each leaf with its inverse.
+    of the nodes, other evidence that belongs to items, and the item on each leaf with its inverse. findings: further
+    figures of the fit, as JSON, which a comparison stores with its result.
     """
 
     engine: Engine
     effort: int
     index_bytes: int
     effort_name: str = "beam"
+    findings: Mapping[str, Any] = field(default_factory=dict)
     efforts: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,10 +14,10 @@ from beamtree.cli.console import messages, results
 from beamtree.cli.log_options import LogOptions, takes_log_options
 from beamtree.cli.options import CutoffsOption, ItemsOption, JobsOption, SeedsOption, parse_cutoffs
 from beamtree.cli.task_table import print_list, results_folder, run_shown
+from beamtree.compare.plan import plan_tasks
 from beamtree.compare.systems import SYSTEMS, System, choose_systems
-from beamtree.compare.task import Task
 from beamtree.config import Config
-from beamtree.errors import InputError
+from beamtree.errors import InputError, SettingsError
 
 REPORT = "report.html"
 
@@ -35,7 +35,17 @@ def compare(
         typer.Option(help="all; quick: ours, and those that take seconds; or names separated by commas."),
     ] = "all",
     budget_minutes: Annotated[float, typer.Option(min=0.05, help="Time limit of each fit.")] = 10.0,
+    variants: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--variant",
+            help="The default with another setting, as a system more: LABEL:section.key=value. Repeat as needed.",
+        ),
+    ] = None,
     seeds: SeedsOption = 1,
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Fit on as many splits, so that every user is tested once.")
+    ] = None,
     jobs: JobsOption = 1,
     cutoffs: CutoffsOption = None,
     assignments: Annotated[
@@ -62,19 +72,17 @@ def compare(
 
     chosen, tops = choose_systems(systems), parse_cutoffs(cutoffs)
     config = Config.load(assignments=assignments or [], overrides={"log": reading.settings()})
-    tasks = [
-        Task(
-            name,
-            seed,
-            log=log,
-            items=items,
-            settings=config.model_dump(mode="json"),
-            budget_seconds=60 * budget_minutes,
-            cutoffs=tops,
-        )
-        for seed in range(seeds)
-        for name in chosen
-    ]
+    tasks = plan_tasks(
+        log,
+        items,
+        config=config,
+        systems=chosen,
+        variants=_variants(variants or []),
+        seeds=range(seeds),
+        folds=folds,
+        budget_seconds=60 * budget_minutes,
+        cutoffs=tops,
+    )
     about = About(Path(log).stem or log, budget_minutes, seeds, command=shlex.join(["beamtree", *sys.argv[1:]]))
     with results_folder(out):
         done = run_shown(tasks, out, jobs=jobs)
@@ -87,6 +95,17 @@ def compare(
     messages.print(f"Report: {out / REPORT}", soft_wrap=True)
     if not summary.rows:
         raise InputError("No system could be measured; the reasons are above.")
+
+
+def _variants(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Settings by label; the same label again adds one. SettingsError where there is no label."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        label, separator, assignment = text.partition(":")
+        if not (separator and label.strip()):
+            raise SettingsError(f"--variant takes LABEL:section.key=value, got {text!r}.")
+        found.setdefault(label.strip(), []).append(assignment)
+    return found
 
 
 def _list(systems: Sequence[System], *, as_json: bool) -> None:

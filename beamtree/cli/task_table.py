@@ -55,7 +55,7 @@ def progress_table(progress: Sequence[Progress], *, jobs: int) -> Table:
         stage = f"{one.stage} {one.done:.0%}" if one.stage == "fitting" else one.stage.replace("_", " ")
         shown = [f"{metrics[name]:.4f}" if name in metrics else "" for name in ("f@20", "ndcg@20")]
         seconds = "" if one.started is None and one.result is None else f"{one.seconds:.0f}"
-        table.add_row(one.task.title, str(one.task.seed), stage, seconds, *shown)
+        table.add_row(one.task.title, one.task.repetition.removeprefix("seed"), stage, seconds, *shown)
     return table
 
 

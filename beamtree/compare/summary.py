@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from beamtree.compare.folds import join_folds
 from beamtree.compare.systems import SYSTEMS
 from beamtree.evaluation.intervals import Interval, difference, relative_difference
 
@@ -60,11 +61,14 @@ class Summary:
 
 
 def summarise(results: Sequence[Result]) -> Summary:
-    """One row per system that was measured."""
-    measured: dict[str, list[Result]] = {}
+    """One row per system that was measured, with all its folds joined."""
+    repeated: dict[tuple[str, int], list[Result]] = {}
     for result in results:
-        if "metrics" in result:
-            measured.setdefault(name_of(result), []).append(result)
+        repeated.setdefault((name_of(result), result["seed"]), []).append(result)
+    measured: dict[str, list[Result]] = {}
+    for (name, _), folds in repeated.items():
+        if all("metrics" in result for result in folds):
+            measured.setdefault(name, []).append(join_folds(folds))
     per_user = {
         name: np.mean([result["per_user"][METRIC] for result in found], axis=0) for name, found in measured.items()
     }

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from beamtree.config import Config
+from beamtree.data.split import Fold
+from beamtree.errors import InputError
 from beamtree.storage import replace_text
 
 RESULTS = "results"
@@ -20,7 +22,8 @@ class Task:
     """log, items: as they were given. settings: all of them, as JSON. budget_seconds: for fitting; None = no limit.
 
     changes: what is different from the system as it is listed, by the names of its fields or those of its recipe, as
-    JSON; label: what it is called then, None = as the system. systems_module: where `SYSTEMS` has it.
+    JSON; label: what it is called then, None = as the system. systems_module: where `SYSTEMS` has it. fold: the users
+    to test on; None = those that the settings hold out.
     """
 
     system: str
@@ -33,10 +36,14 @@ class Task:
     label: str | None = None
     changes: dict[str, Any] = field(default_factory=dict)
     systems_module: str = SYSTEMS_MODULE
+    fold: Fold | None = None
 
     def __post_init__(self) -> None:
         if self.changes and self.label is None:
             raise ValueError(f"A {self.system} with changes {self.changes} needs a label of its own.")
+        if self.fold is not None and self.settings["data"]["holdout"] != "users":
+            holdout = self.settings["data"]["holdout"]
+            raise InputError(f"Folds are over users, and data.holdout is {holdout!r}: leave one of the two out.")
 
     @property
     def config(self) -> Config:
@@ -50,7 +57,12 @@ class Task:
     @property
     def name(self) -> str:
         """A file name for its files."""
-        return f"{re.sub(r'[^a-z0-9.]+', '-', self.title.lower())}-seed{self.seed}"
+        return f"{re.sub(r'[^a-z0-9.]+', '-', self.title.lower())}-{self.repetition}"
+
+    @property
+    def repetition(self) -> str:
+        """Its seed, and its fold where it has one: fits with the same one share what they train."""
+        return f"seed{self.seed}" + ("" if self.fold is None else f"-fold{self.fold.number + 1}of{self.fold.folds}")
 
     @property
     def title(self) -> str:
@@ -65,7 +77,7 @@ class Task:
     def text(self) -> str:
         """As JSON; fields that a plain system leaves at their defaults are not named."""
         given = asdict(self)
-        plain: dict[str, Any] = {"label": None, "changes": {}, "systems_module": SYSTEMS_MODULE}
+        plain: dict[str, Any] = {"label": None, "changes": {}, "systems_module": SYSTEMS_MODULE, "fold": None}
         kept = {name: value for name, value in given.items() if name not in plain or value != plain[name]}
         return json.dumps(kept, sort_keys=True)
 
@@ -73,7 +85,8 @@ class Task:
     def from_text(cls, text: str) -> "Task":
         """What `text` gave."""
         given = json.loads(text)
-        return cls(**given | {"cutoffs": tuple(given["cutoffs"])})
+        fold = {"fold": Fold(*given["fold"])} if "fold" in given else {}
+        return cls(**given | {"cutoffs": tuple(given["cutoffs"])} | fold)
 
 
 def result_path(directory: Path, task: Task) -> Path:
@@ -90,9 +103,11 @@ def write_result(directory: Path, task: Task, result: dict[str, Any]) -> None:
     """Store the result of a task atomically."""
     path = result_path(directory, task)
     path.parent.mkdir(parents=True, exist_ok=True)
-    identity = {"key": task.key, "system": task.system, "seed": task.seed}
+    identity: dict[str, Any] = {"key": task.key, "system": task.system, "seed": task.seed}
     if task.label is not None:
         identity |= {"label": task.label, "changes": task.changes}
+    if task.fold is not None:
+        identity["fold"] = task.fold
     replace_text(path, json.dumps({**identity, **result}) + "\n")
 
 

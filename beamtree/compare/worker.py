@@ -65,7 +65,7 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
     items = None if task.items is None else read_items(task.items)
     prepared = prepare_log(read_log(task.log, task.config.log), config=task.config, items=items)
     dataset, config = prepared.dataset, prepared.config
-    split = split_dataset(dataset, config=config)
+    split = split_dataset(dataset, config=config, fold=task.fold)
     if not len(split.test):
         raise InputError(
             f"Nobody is left to be tested on: {split.description}. Hold out others, such as with "
@@ -84,7 +84,7 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
         budget = Budget(
             config,
             seconds=task.budget_seconds,
-            directory=directory / WORK / f"seed{task.seed}",
+            directory=directory / WORK / task.repetition,
             listen=listen,
             should_stop=should_stop,
             record=curve.record,

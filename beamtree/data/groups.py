@@ -75,6 +75,17 @@ def group_sizes(
     return sizes[0], sizes[1]
 
 
+def check_folds(num_folds: int, *, num_long: int, min_held_out: int) -> None:
+    """DataError where there are fewer users to hold out than folds; SettingsError for fewer than two folds."""
+    if num_folds < 2:
+        raise SettingsError(f"Expected two folds or more, one to test on and one to validate on; got {num_folds}.")
+    if num_folds > num_long:
+        raise DataError(
+            f"{num_folds} folds need as many users with at least {min_held_out} interactions, and there are "
+            f"{num_long:,}. Ask for fewer folds, or lower data.min_held_out (--set data.min_held_out=N)."
+        )
+
+
 def check_shares(validation_share: float, test_share: float) -> None:
     """SettingsError where the shares are negative or leave nothing."""
     if not (0 <= validation_share < 1 and 0 <= test_share < 1 and validation_share + test_share < 1):

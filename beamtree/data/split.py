@@ -5,7 +5,7 @@ seed, and dense users are numbered by raw id, so the order of the rows in the lo
 """
 
 from dataclasses import dataclass, fields
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from beamtree.data.dataset import Dataset
 from beamtree.data.groups import (
     at_least_one,
+    check_folds,
     check_shares,
     describe_users,
     find_long_users,
@@ -113,6 +114,13 @@ class Split:
             raise SettingsError(f"The first target needs an item before it: 1 or more, got {self.first_target}.")
 
 
+class Fold(NamedTuple):
+    """One of `folds` groups of users of about equal size, numbered from 0."""
+
+    number: int
+    folds: int
+
+
 def split_users(
     sequences: Sequences,
     *,
@@ -121,6 +129,7 @@ def split_users(
     test_share: float = 0.1,
     protocol: Protocol = "clean",
     min_held_out: int = 1,
+    fold: Fold | None = None,
 ) -> Split:
     """Hold out whole users: their first half is the history (and is trained on), their second half the labels.
 
@@ -129,6 +138,8 @@ def split_users(
     protocol="clean": the first half is n // 2 items and the second interaction is the first target.
     protocol="paper": the first half is n // 2 + 1 items, held-out users whose first half has fewer than 15 items are
     skipped, and the 15th interaction is the first target.
+    fold: instead of shares, test on this group of the users that can be held out and validate on the next one, so that
+    over all folds each user is tested once.
     SettingsError for impossible shares; DataError where there are too few users, or too few long ones, to hold out.
     """
     if protocol not in ("clean", "paper"):
@@ -139,15 +150,20 @@ def split_users(
     long_users = users_with_targets(
         find_long_users(sequences, min_held_out=min_held_out), sequences, starts=middle, ends=sequences.offsets[1:]
     )
-    num_validation, num_test = group_sizes(
-        len(long_users), validation_share, test_share, num_users=len(sequences), min_held_out=min_held_out
-    )
     shuffled = long_users[np.random.default_rng(seed).permutation(len(long_users))]
-    validation_users = np.sort(shuffled[:num_validation])
-    test_users = np.sort(shuffled[num_validation : num_validation + num_test])
+    if fold is None:
+        num_validation, num_test = group_sizes(
+            len(long_users), validation_share, test_share, num_users=len(sequences), min_held_out=min_held_out
+        )
+        validation_users, test_users = np.split(shuffled[: num_validation + num_test], [num_validation])
+    else:
+        check_folds(fold.folds, num_long=len(long_users), min_held_out=min_held_out)
+        groups = np.array_split(shuffled, fold.folds)
+        validation_users, test_users = groups[(fold.number + 1) % fold.folds], groups[fold.number]
+    validation_users, test_users = np.sort(validation_users), np.sort(test_users)
     span_end = sequences.offsets[1:].copy()
-    held_out = shuffled[: num_validation + num_test]
-    span_end[held_out] = middle[held_out]
+    for held_out in (validation_users, test_users):
+        span_end[held_out] = middle[held_out]
 
     def held_out_halves(users: Int32Array) -> HeldOut:
         start, cut, end = sequences.offsets[users], middle[users], sequences.offsets[users + 1]
@@ -156,10 +172,11 @@ def split_users(
 
     validation, test = held_out_halves(validation_users), held_out_halves(test_users)
     first_target = PAPER_FIRST_TARGET if protocol == "paper" else CLEAN_FIRST_TARGET
-    skipped = num_validation + num_test - len(validation) - len(test)
+    skipped = len(validation_users) + len(test_users) - len(validation) - len(test)
     users_said = describe_users(len(sequences), len(long_users), min_held_out=min_held_out)
+    fold_said = "" if fold is None else f", fold {fold.number + 1} of {fold.folds}"
     description = (
-        f"{protocol} protocol, seed {seed}: {users_said} {len(validation):,} are held out for validation and"
+        f"{protocol} protocol, seed {seed}{fold_said}: {users_said} {len(validation):,} are held out for validation and"
         f" {len(test):,} for test; history = first n // 2{' + 1' if extra else ''} items (trained on too),"
         f" labels = the rest; first target = interaction {first_target + 1}"
         + (f"; {skipped:,} held-out users skipped as too short" if skipped else "")

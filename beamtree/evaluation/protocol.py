@@ -7,7 +7,7 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Histories, Requests
 from beamtree.data.sequences import Sequences
-from beamtree.data.split import HeldOut, Split, split_by_time, split_leave_last_out, split_none, split_users
+from beamtree.data.split import Fold, HeldOut, Split, split_by_time, split_leave_last_out, split_none, split_users
 from beamtree.errors import InputError
 from beamtree.evaluation.answers import Answers
 from beamtree.evaluation.labels import reachable_labels
@@ -25,8 +25,11 @@ def checked_cutoffs(cutoffs: int | Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(listed)))
 
 
-def split_dataset(dataset: Dataset, *, config: Config) -> Split:
-    """Hold out what the settings say; SettingsError where data.min_held_out is still to be decided by a log."""
+def split_dataset(dataset: Dataset, *, config: Config, fold: Fold | None = None) -> Split:
+    """Hold out what the settings say; SettingsError where data.min_held_out is still to be decided by a log.
+
+    fold: where users are held out, which of them, instead of shares.
+    """
     data, seed = config.data, config.split_seed
     match data.holdout:
         case "users":
@@ -37,6 +40,7 @@ def split_dataset(dataset: Dataset, *, config: Config) -> Split:
                 validation_share=data.validation_share,
                 test_share=data.test_share,
                 protocol=data.protocol,
+                fold=fold,
             )
         case "last":
             return split_leave_last_out(dataset.sequences, seed=seed, min_held_out=data.decided_min_held_out)

@@ -58,6 +58,22 @@ def test_a_report_with_all_its_files(beamtree: Command, folder: Path) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_folds_test_every_user_once_and_a_variant_stands_beside_the_default(beamtree: Command, folder: Path) -> None:
+    command = ("compare", "ratings.csv", "--systems", "popularity", "--folds", "2", "--out", "out")
+    shown = beamtree(*command, "--variant", "narrow:retrieval.beam_width=2", "--variant", "narrow:estimator.epochs=1")
+    assert shown.code == 0, shown.err
+    assert "40 test users" in shown.out
+    assert {row["system"]: row["users"] for row in pl.read_parquet("out/results.parquet").to_dicts()} == {
+        "popularity": 40,
+        "narrow": 40,
+    }
+    (narrow, _) = (json.loads(path.read_text()) for path in (folder / "out" / "results").glob("narrow-*.json"))
+    assert narrow["changes"]["settings"] == {"retrieval": {"beam_width": 2}, "estimator": {"epochs": 1}}
+    assert min(point["effort"] for point in narrow["sweep"]) == 2, "the setting reached the fit"
+    assert narrow["findings"]["weighing"]["validation"] > 0.0
+    assert "LABEL:section.key=value" in beamtree(*command, "--variant", "estimator.width=8").message
+
+
 def test_what_is_measured_is_not_measured_again(beamtree: Command, folder: Path) -> None:
     command = ("compare", "ratings.csv", "--systems", "popularity", "--out", "out")
     assert beamtree(*command).code == 0

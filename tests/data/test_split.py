@@ -8,6 +8,7 @@ from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.interactions import read_interactions
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import (
+    Fold,
     HeldOut,
     Spans,
     Split,
@@ -105,6 +106,23 @@ def test_row_order_in_the_log_does_not_change_a_split() -> None:
         split = split_users(dataset.sequences, seed=5)
         splits.append((dataset.users.decode(split.test.user).to_list(), split.test.label_start.tolist()))
     assert splits[0] == splits[1]
+
+
+def test_over_all_folds_each_long_user_is_tested_once_and_validated_on_once() -> None:
+    sequences = sequences_of_lengths(2, *[6] * 10, 8)
+    splits = [split_users(sequences, seed=3, min_held_out=5, fold=Fold(number, 4)) for number in range(4)]
+    for group in ("test", "validation"):
+        users = np.concatenate([getattr(split, group).user for split in splits])
+        assert sorted(users.tolist()) == list(range(1, 12)), "all but the short one"
+    for split in splits:
+        held_out = {*split.test.user.tolist(), *split.validation.user.tolist()}
+        assert len(held_out) == len(split.test) + len(split.validation)
+        halved = {user for user, (start, end) in spans_of(split).items() if end - start < sequences.lengths[user]}
+        assert halved == held_out, "everybody else is learned from whole"
+    assert len({split.description for split in splits}) == 4
+    for folds, error in ((12, DataError), (1, SettingsError)):
+        with pytest.raises(error, match="folds"):
+            split_users(sequences, seed=3, min_held_out=5, fold=Fold(0, folds))
 
 
 @pytest.mark.parametrize(("validation_share", "test_share"), [(0.5, 0.5), (-0.1, 0.1), (0.1, 1.0)])

@@ -1,15 +1,14 @@
-"""What leaving the attention network out costs in accuracy, looked up in the lines of `experiments.rivals`."""
+"""What leaving the attention network out costs in accuracy, looked up in the lines of results/baselines.jsonl."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from experiments.lines import Line, read_lines
-from experiments.rivals import MODEL
+from experiments.baselines import MODEL
+from experiments.lines import ROOT, Line, read_lines
 
-LINES = Path(__file__).resolve().parents[1] / "results" / "rivals.jsonl"
+LINES = ROOT / "results" / "baselines.jsonl"
 DATA = "ml-1m"
 METRIC = "f@20"
 DEFAULT = frozenset({"tower", "memory"})

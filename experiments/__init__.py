@@ -1,1 +1,1 @@
-"""Experiments: settings files in, measured lines and a report of which claims hold here out."""
+"""Studies: settings files for the runner of `beamtree compare`, and pages and plots of what was measured."""

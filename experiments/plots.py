@@ -5,18 +5,19 @@ python -m experiments.plots
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from experiments.lines import Line, read_lines
-from experiments.rivals import MODEL
+from experiments.baselines import MODEL
+from experiments.lines import ROOT, Line, read_lines
 
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "beamtree",
@@ -29,7 +30,6 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#e4e4e4",
     "legend.frameon": False,
 }
-ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 LOGS = {
     "ml-1m": "films\nml-1m",
@@ -54,20 +54,27 @@ SEARCHES = {
 }
 
 
+@contextmanager
+def _drawing(title: str) -> Iterator[tuple[Figure, Axes]]:
+    """A new figure in the front page's style, and its axes."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 3.2), layout="constrained", facecolor="white")
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        axes.set_title(title, loc="left", fontsize=10)
+        yield figure, axes
+
+
 def accuracy_plot(lines: Sequence[Line]) -> bytes:
-    """F@20 on the test users of each log, mean over seeds; lines: those of `experiments.rivals`.
+    """F@20 on the test users of each log, mean over seeds; lines: those of the study of baselines.
 
     Lines of other fits than the default count for the baselines that were asked beside them.
     """
     found = {
         log: {system: mean for system in SYSTEMS if (mean := _mean(lines, log, system)) is not None} for log in LOGS
     }
-    with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.2), layout="constrained", facecolor="white")
-        FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
+    with _drawing("Accuracy on test users, beside baselines") as (figure, axes):
         axes.set_axisbelow(True)
-        axes.set_title("Accuracy on test users, beside baselines", loc="left", fontsize=10)
         width = 0.85 / len(SYSTEMS)
         for place, (system, (label, colour)) in enumerate(SYSTEMS.items()):
             shift = (place - (len(SYSTEMS) - 1) / 2) * width
@@ -78,9 +85,8 @@ def accuracy_plot(lines: Sequence[Line]) -> bytes:
                 axes.bar_label(bars, fmt=lambda value: f"{value:.3f}".lstrip("0"), fontsize=8, padding=1)
         axes.set_xticks(range(len(LOGS)), list(LOGS.values()))
         axes.grid(axis="x", visible=False)
-        axes.set_ylabel("F@20")
+        axes.set(ylabel="F@20", ylim=(0, 0.32))
         axes.legend(ncols=2, fontsize=8, loc="upper right")
-        axes.set_ylim(0, 0.32)
         words = "; ".join(
             f"{log}: " + ", ".join(f"{SYSTEMS[name][0]} {value:.4f}" for name, value in systems.items())
             for log, systems in found.items()
@@ -92,20 +98,14 @@ def latency_plot(frontier: Mapping[str, Any]) -> bytes:
     """Median milliseconds of one request on one thread by catalogue size; frontier: what the benchmark printed."""
     catalogues = frontier["catalogues"]
     sizes = [one["items"] for one in catalogues]
-    with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.2), layout="constrained", facecolor="white")
-        FigureCanvasSVG(figure)
-        axes = figure.add_subplot()
-        axes.set_title("Time of one request", loc="left", fontsize=10)
+    with _drawing("Time of one request") as (figure, axes):
         for name, (label, colour, marker) in SEARCHES.items():
-            times = [one[name] for one in catalogues]
-            axes.plot(sizes, times, label=label, color=colour, marker=marker, linewidth=1.8)
+            axes.plot(sizes, [one[name] for one in catalogues], label=label, color=colour, marker=marker, linewidth=1.8)
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.minorticks_off()
         axes.set_ylim(bottom=0)
-        axes.set_xlabel("items in the catalogue")
-        axes.set_ylabel("ms per request, one core")
+        axes.set(xlabel="items in the catalogue", ylabel="ms per request, one core")
         axes.legend()
         words = "; ".join(
             f"{one['items']:,} items: beamtree {one['ms_default']} ms, HNSW {one['ms_hnsw']} ms" for one in catalogues
@@ -116,7 +116,7 @@ def latency_plot(frontier: Mapping[str, Any]) -> bytes:
 def main() -> None:
     """Draw both."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    lines = [line for line in read_lines(ROOT / "results" / "rivals.jsonl") if line["name"] in (MODEL, EARLIER)]
+    lines = [line for line in read_lines(ROOT / "results" / "baselines.jsonl") if line["name"] in (MODEL, EARLIER)]
     (IMAGES / "accuracy.svg").write_bytes(accuracy_plot(lines))
     frontier = json.loads((ROOT / "results" / "frontier.json").read_text(encoding="utf-8"))
     (IMAGES / "latency.svg").write_bytes(latency_plot(frontier))

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from beamtree.compare.ours import OURS
-from beamtree.compare.systems import SYSTEMS
 from beamtree.compare.task import SYSTEMS_MODULE, Task
 from beamtree.config import Config
 from beamtree.config.loading import merge, parse_assignment
@@ -32,6 +31,8 @@ def plan_tasks(
     """All tasks, seed by seed and fold by fold. InputError for a variant that changes the protocol."""
     fits: list[dict[str, Any]] = [{"system": name} for name in systems]
     for label, assignments in (variants or {}).items():
+        if any(label == fit["system"] for fit in fits):
+            raise InputError(f"There is a system {label!r} already. Give the variant another label.")
         changes = {"settings": _varied(label, assignments, config=config)}
         fits.append({"system": VARIED, "label": label, "changes": changes})
     return [
@@ -60,8 +61,6 @@ def _varied(label: str, assignments: Sequence[str], *, config: Config) -> dict[s
     changed = Config.resolve(merge(config.model_dump(), settings))
     if _protocol(changed) != _protocol(config):
         raise InputError(f"All systems share log, data, exclude_seen and seed: set them with --set, not for {label!r}.")
-    if label in SYSTEMS:
-        raise InputError(f"There is a system {label!r} already. Give the variant another label.")
     return settings
 
 

@@ -6,7 +6,7 @@ from benchmarks.accuracy import accuracy_of_default, measured_accuracy
 
 
 def line(parts: list[str], f: float, **changes: Any) -> dict[str, Any]:
-    """A line as `experiments.rivals` writes it, as far as it matters here."""
+    """A line of results/baselines.jsonl, as far as it matters here."""
     settings = {
         "data": {"protocol": changes.pop("protocol", "clean")},
         "model": {"parts": parts, "attention_levels": changes.pop("attention_levels", None)},

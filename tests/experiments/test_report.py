@@ -55,7 +55,7 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_without_results_the_page_says_so(results: Path) -> None:
-    assert NOTHING in render(results).text()
+    assert NOTHING in render(results)[0]
 
 
 def test_a_comparison_has_ratios_and_the_order(results: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_comparison_has_ratios_and_the_order(results: Path) -> None:
     (log / "results" / "ease-seed0.json").write_text(
         json.dumps({"system": "ease", "seed": 0, "left_out": "too\nlarge"})
     )
-    text = render(results).text()
+    text = render(results)[0]
     assert "## films: every system" in text
     assert "| dtr-t | tree | 1.500 [1.500, 1.500] | 1.500 [1.500, 1.500] | ahead |" in text
     assert "| dtr-t-rl > dtr-t | 0.500 [0.500, 0.500] | 0 of 1 | the other way round |" in text
@@ -75,13 +75,13 @@ def test_a_comparison_has_ratios_and_the_order(results: Path) -> None:
 
 def test_an_experiment_that_is_still_growing_is_shown_with_its_figure(results: Path, tmp_path: Path) -> None:
     write_curve(results / "reproduce" / "tree-updating-ml-1m", "dtr-u, all rounds", [0.1, 0.25])
-    page = render(results)
-    assert "| 2 | 0.2500 |" in page.text()
-    assert set(page.figures) == {
+    text, figures = render(results)
+    assert "| 2 | 0.2500 |" in text
+    assert set(figures) == {
         "reproduce-tree-updating-ml-1m-rounds.svg",
         "reproduce-tree-updating-ml-1m-instances.svg",
     }
-    for svg in page.figures.values():
+    for svg in figures.values():
         assert "var(" not in svg
         assert ElementTree.fromstring(svg).tag.endswith("svg")
     (tmp_path / "docs" / "figures").mkdir(parents=True)
@@ -98,7 +98,7 @@ def test_costs_are_views_of_the_same_fits(results: Path) -> None:
     folder = results / "reproduce" / "results-films"
     write_fit(folder, "dtr-t-rl", 0.2)
     write_fit(folder, "otm", 0.1, ms_batch=4.0)
-    text = render(results).text()
+    text = render(results)[0]
     assert "| OTM | 0.1000 | 0.500 [0.500, 0.500] | 0.1470 (0.93) |" in text
     assert "## films: inference-time" in text
     assert "| OTM | 0.16 | 2.00 | 5.57 (1.00) |" in text

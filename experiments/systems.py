@@ -50,12 +50,13 @@ class StudiedPreset(Preset):
             found = measure(recommended[num_labels > 0], asked, num_items=len(dataset.items), cutoffs=(CUTOFF,))
             return {"per_user": {name: values.round(4).tolist() for name, values in found.per_user.items()}}
 
+        declared = budget.config.log.item_features
         answers, scanned = (system.search(requests, k=CUTOFF).items for system in (index, ExactScan(index.engine)))
         findings = {
             "exact scan": measured(scanned, counts >= 0),
             "rare": measured(answers, (counts > 0) & (counts <= FEW)),
             "cold": measured(answers, counts == 0),
-            "features": [column.described() for column in FeatureSchema.infer(dataset.item_table).columns],
+            "features": [column.described() for column in FeatureSchema.infer(dataset.item_table, declared).columns],
         }
         return replace(index, findings={**index.findings, **findings})
 

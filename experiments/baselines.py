@@ -20,14 +20,15 @@ def line_of(key: Mapping[str, Any], results: Sequence[Result]) -> Line:
     own = rows[key["name"]]
     [result] = own.results
     [scan] = summarise([with_users(result, result["findings"]["exact scan"]["per_user"], label=SCAN)]).rows
-    others = {SCAN: scan} | {name: rows[name] for name in SYSTEMS if name in rows and rows[name] is not own}
-    found = {name: {metric: ratio(own, row, metric=metric) for metric in METRICS} for name, row in others.items()}
+    others = {name: rows[name] for name in SYSTEMS if name in rows and rows[name] is not own}
+    asked = {SCAN: scan} | others
+    found = {name: {metric: ratio(own, row, metric=metric) for metric in METRICS} for name, row in asked.items()}
     return {
         **key,
         "users": result["users"],
         "metrics": {
             name: {metric: round(row.metric(metric), 5) for metric in METRICS}
-            for name, row in ({MODEL: own} | others).items()
+            for name, row in ({MODEL: own} | asked).items()
         },
         "ratios": {
             name: {metric: [round(bound, 4) for bound in interval] for metric, interval in ratios.items() if interval}

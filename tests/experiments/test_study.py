@@ -1,13 +1,17 @@
 """Studies as a person runs them: measured once by the runner of `beamtree compare`, kept as lines, shown as tables."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from beamtree.compare import worker
 from beamtree.compare.plan import plan_tasks
+from beamtree.compare.runner import Progress
 from beamtree.compare.systems import choose_systems
+from beamtree.compare.task import Task, read_result
 from beamtree.config import Config
 from beamtree.config.loading import read_toml
 from beamtree.errors import InputError
@@ -37,6 +41,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks are run by the worker itself, without a process for each."""
+
+    def run_shown(tasks: Sequence[Task], out: Path, **_: int) -> list[Progress]:
+        for task in tasks:
+            (out / "task.json").write_text(task.text())
+            assert worker.main([str(out / "task.json"), str(out)]) == 0
+        return [Progress(task, result=read_result(out, task)) for task in tasks]
+
+    monkeypatch.setattr("experiments.study.run_shown", run_shown)
+
+
 def measured(folder: Path, study: str, *options: str) -> list[dict[str, Any]]:
     settings = [part for assignment in TINY for part in ("--set", assignment)]
     where = ["--folder", str(folder / "kept"), "--out", str(folder / "lines.jsonl")]
@@ -56,7 +73,7 @@ def test_a_line_has_every_system_and_is_measured_once(folder: Path, capsys: pyte
     assert line["ratios"][SCAN]["f@20"][0] == pytest.approx(1.0, abs=0.05)
     assert line["weighing"][0]["validation"] > 0.0
     assert line["settings"]["model"]["history_length"] == 7
-    assert set(line["seconds"]) == {MODEL, SCAN, "popularity", "gru4rec"}
+    assert set(line["seconds"]) == {MODEL, "popularity", "gru4rec"}
     shown = capsys.readouterr().out
     assert f"| groups | {MODEL} | 1 | 6 | {own:.4f} |" in shown
     assert f"{ratio:.3f} [{low:.3f}, {high:.3f}]" in shown
@@ -75,7 +92,7 @@ def test_over_folds_every_user_is_tested_once_and_a_variant_has_a_name(folder: P
 
 def test_rare_and_cold_labels_are_measured_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = measured(folder, "features")
-    assert [text.partition(" ")[0] for text in line["features"]] == ["genres", "year"]
+    assert [text.partition(" ")[0] for text in line["features"]] == ["category", "genres", "year"]
     assert line["users"]["all"] == 6
     assert 1 <= line["users"]["cold"] <= 6
     assert set(line["metrics"]["with"]) == set(line["metrics"]["without"]) == set(line["users"])

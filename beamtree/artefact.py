@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ FITTED_ITEMS = "fitted_items"
 SHOWN_CHARACTERS = 2000
 """What is told of a fault, at most: a hostile file can make a message of any length."""
 REQUEST_FEATURES = "request_features.json"
+FEATURE_READERS = ("tower", "attention")
+"""The parts of a score that read features of users and contexts."""
 REMEDY = "Copy the folder again or fit the model again."
 
 
@@ -267,14 +270,15 @@ def _request_features(directory: Path, manifest: Mapping[str, Any]) -> RequestFe
 
 
 def _check_request_features(artefact: Artefact) -> None:
-    """InputError where the tower has other tables of features than the columns that are read need."""
-    tower, read = artefact.part("tower"), artefact.request_features
-    for prefix, schema in ((USER, read.user), (CONTEXT, read.context)):
-        embedding, projection = (len(tower.get(f"{prefix}.{name}", ())) for name in ("embedding", "projection"))
-        expected = (schema.num_rows, schema.vector_size) if schema and "node_table" in tower else (0, 0)
+    """InputError where a part has other tables of features than the columns that are read need."""
+    read = artefact.request_features
+    for name, (prefix, schema) in product(FEATURE_READERS, ((USER, read.user), (CONTEXT, read.context))):
+        part = artefact.part(name)
+        embedding, projection = (len(part.get(f"{prefix}.{table}", ())) for table in ("embedding", "projection"))
+        expected = (schema.num_rows, schema.vector_size) if schema and "node_table" in part else (0, 0)
         if (embedding, projection) not in (expected, (0, 0)):
             raise InputError(
-                f"Expected tables of {expected} rows for the features that {prefix} reads, got "
+                f"Expected tables of {expected} rows for the features that {name}/{prefix} reads, got "
                 f"{(embedding, projection)}."
             )
 

@@ -9,6 +9,7 @@ from beamtree.config import ModelSettings
 from beamtree.export.graph import GraphBuilder
 from beamtree.export.history_graph import latest_items
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
+from beamtree.native.offset_arrays import OFFSET_TABLES
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
@@ -16,16 +17,25 @@ from beamtree.types import AnyArray
 class AttentionGraph:
     """Adds the factored network to a graph. `read_history` comes first, then `score` for any level.
 
-    Attention is laid out as (hidden, positions, nodes), so that its output is one row times a matrix.
+    Attention is laid out as (hidden, positions, nodes), so that its output is one row times a matrix. weights: as
+    `fold_normalisation` gives them. offset: (first layer's width,), what the request adds to the first layer; "" where
+    nothing is read beside its history.
     """
 
     def __init__(
-        self, graph: GraphBuilder, weights: Mapping[str, AnyArray], *, tree: ItemTree, settings: ModelSettings
+        self,
+        graph: GraphBuilder,
+        weights: Mapping[str, AnyArray],
+        *,
+        tree: ItemTree,
+        settings: ModelSettings,
+        offset: str,
     ) -> None:
         self._graph = graph
         self._tree = tree
         self._settings = settings
-        self._weights = _fold_normalisation(weights, settings.network.normalisation)
+        self._weights = weights
+        self._request_offset = offset
         self._present = self._leaves = self._vectors = ""
 
     def read_history(self, history: str) -> None:
@@ -86,13 +96,10 @@ class AttentionGraph:
         per_window = first[:, : len(windows) * size].reshape(-1, len(windows), size).transpose(1, 2, 0)
         of_position = graph.constant("interest", per_window[np.repeat(np.arange(len(windows)), windows)])
         interest = graph.apply("MatMul", graph.apply("Unsqueeze", history, graph.integers(1)), of_position)
-        of_node = graph.apply(
-            "Gemm",
-            vectors,
-            graph.constant("mlp_0_of_node", first[:, -size:]),
-            graph.constant("mlp_0_bias", weights["mlp.0.bias"]),
-            transB=1,
-        )
+        bias = graph.constant("mlp_0_bias", weights["mlp.0.bias"])
+        if self._request_offset:
+            bias = graph.apply("Add", bias, self._request_offset)
+        of_node = graph.apply("Gemm", vectors, graph.constant("mlp_0_of_node", first[:, -size:]), bias, transB=1)
         hidden = graph.apply("Gemm", attention, graph.apply("Squeeze", interest, graph.integers(1)), of_node, transA=1)
         for layer in range(len(weights["mlp.slopes"])):
             if layer > 0:
@@ -132,23 +139,28 @@ class AttentionGraph:
         return self._graph.apply("LeakyRelu", values, alpha=float(np.asarray(slope).reshape(())))
 
 
-def _fold_normalisation(weights: Mapping[str, AnyArray], normalisation: str) -> dict[str, AnyArray]:
-    """The same network with less to normalise.
+def fold_normalisation(weights: Mapping[str, AnyArray], normalisation: str) -> dict[str, AnyArray]:
+    """The same network with less to normalise; what requests add to its first layer follows.
 
     A batch norm is a scale and a shift of the layer before it, and vanishes. A layer norm first takes the mean over the
     outputs away, which the layer before it can do as well: runtimes compute the variance as mean of squares minus
     square of mean, which is exact only around a mean of 0.
     """
     folded = dict(weights)
+    tables = {name: np.asarray(array, dtype=np.float64) for name, array in weights.items() if name in OFFSET_TABLES}
     for layer in range(len(weights["mlp.slopes"])):
         weight, bias = (np.asarray(weights[f"mlp.{layer}.{name}"], dtype=np.float64) for name in ("weight", "bias"))
         match normalisation:
             case "layer":
                 weight, bias = weight - weight.mean(axis=0), bias - bias.mean()
+                if layer == 0:
+                    tables = {name: table - table.mean(axis=1, keepdims=True) for name, table in tables.items()}
             case "batch":
                 spread = np.sqrt(weights[f"norm.{layer}.running_var"] + np.float64(BATCH_NORM_EPSILON))
                 scale = weights[f"norm.{layer}.weight"] / spread
                 weight = weight * scale[:, None]
                 bias = (bias - weights[f"norm.{layer}.running_mean"]) * scale + weights[f"norm.{layer}.bias"]
+                if layer == 0:
+                    tables = {name: table * scale for name, table in tables.items()}
         folded[f"mlp.{layer}.weight"], folded[f"mlp.{layer}.bias"] = weight.astype(np.float32), bias.astype(np.float32)
-    return folded
+    return folded | {name: table.astype(np.float32) for name, table in tables.items()}

@@ -78,7 +78,7 @@ def export_onnx(
         opset_imports=[helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-    facts = _facts(artefact, plan) | feature_facts(artefact.request_features, plan.tower or {})
+    facts = _facts(artefact, plan) | (feature_facts(artefact.request_features) if more_inputs else {})
     helper.set_model_props(model, facts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

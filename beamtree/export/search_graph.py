@@ -7,13 +7,13 @@ Candidates always stand in rising order, so that TopK, which prefers the lower i
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
 from beamtree.config import Config
-from beamtree.export.attention_graph import AttentionGraph
+from beamtree.export.attention_graph import AttentionGraph, fold_normalisation
 from beamtree.export.graph import GraphBuilder
 from beamtree.export.memory_graph import MemoryGraph
 from beamtree.export.offset_graph import OffsetGraph
@@ -50,10 +50,25 @@ class SearchPlan:
         """Size of a node's vector in the tower, 0 without one."""
         return 0 if self.tower is None else int(self.tower["node_table"].shape[1])
 
-    @property
-    def offsets(self) -> OffsetArrays | None:
-        """The tables of features of users and contexts; None where the tower reads none."""
-        return None if self.tower is None else OffsetArrays.of(self.tower, width=self.tower_width)
+    @cached_property
+    def folded_attention(self) -> Mapping[str, AnyArray] | None:
+        """The attention network with less to normalise."""
+        normalisation = self.config.model.network.normalisation
+        return None if self.attention is None else fold_normalisation(self.attention, normalisation)
+
+    @cached_property
+    def offsets(self) -> dict[str, tuple[OffsetArrays, int]]:
+        """The tables of features of users and contexts, and the width of their rows, of each part that reads any."""
+        found = {}
+        layer_width = self.config.model.layers[0]
+        for part, arrays, width in (
+            ("tower", self.tower, self.tower_width),
+            ("attention", self.folded_attention, layer_width),
+        ):
+            tables = None if arrays is None else OffsetArrays.of(arrays, width=width)
+            if tables is not None:
+                found[part] = tables, width
+        return found
 
     @property
     def first_level(self) -> int:
@@ -66,15 +81,15 @@ class SearchPlan:
 def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> list[ValueInfoProto]:
     """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,).
 
-    Gives the inputs for features of users and contexts, none where the tower reads none.
+    Gives the inputs for features of users and contexts, none where no part reads any.
     """
     positions = add_known_positions(graph, plan, history=history, length=length)
     body = graph.body("search_")
-    offset = None if plan.offsets is None else OffsetGraph(graph, plan.offsets)
+    names = {part: f"{part}_offset" for part in plan.offsets}
     scanned = [helper.make_tensor_value_info("request_history", TensorProto.INT64, ["entries"])]
-    if plan.offsets is not None:
-        scanned.append(helper.make_tensor_value_info("request_offset", TensorProto.FLOAT, [plan.tower_width]))
-    items, scores = _Search(body, plan, offset="" if offset is None else "request_offset").run("request_history")
+    for part, (_, width) in plan.offsets.items():
+        scanned.append(helper.make_tensor_value_info(names[part], TensorProto.FLOAT, [width]))
+    items, scores = _Search(body, plan, offsets=names).run("request_history")
     scan = helper.make_graph(
         body.nodes,
         "search",
@@ -89,14 +104,15 @@ def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: s
     lacking = graph.apply("Max", graph.apply("Sub", graph.integers(1), requests), graph.integers(0))
     room = graph.apply("Concat", graph.integers(0, 0), lacking, graph.integers(0), axis=0)
     padded = [graph.apply("Pad", positions, room, graph.constant("none", np.int64(NOTHING)))]
-    if offset is not None:
-        offsets = offset.add(requests, width=plan.tower_width)
+    told = OffsetGraph(graph)
+    for part, (tables, width) in plan.offsets.items():
+        offsets = told.add(part, tables, requests=requests, width=width)
         padded.append(graph.apply("Pad", offsets, room, graph.constant("no_offset", np.float32(0.0))))
     outputs = ["found_items", "found_scores"]
     graph.apply_named("Scan", *padded, outputs=outputs, body=scan, num_scan_inputs=len(padded))
     for found, name in (("found_items", "items"), ("found_scores", "scores")):
         graph.apply("Slice", found, graph.integers(0), requests, graph.integers(0), name=name)
-    return [] if offset is None else offset.inputs
+    return told.inputs
 
 
 def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
@@ -120,20 +136,23 @@ def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, 
 
 
 class _Search:
-    """The search for one request inside the Scan."""
+    """The search for one request inside the Scan. offsets: by part, what the request adds to a vector of that part."""
 
-    def __init__(self, graph: GraphBuilder, plan: SearchPlan, *, offset: str) -> None:
+    def __init__(self, graph: GraphBuilder, plan: SearchPlan, *, offsets: Mapping[str, str]) -> None:
         self._graph = graph
         self._plan = plan
         self._tree = plan.tree
         model = plan.config.model
         everywhere = range(plan.tree.height + 1)
         self._parts: list[tuple[AttentionGraph | TowerGraph | MemoryGraph, range]] = []
-        if plan.attention is not None:
-            attention = AttentionGraph(graph, plan.attention, tree=plan.tree, settings=model)
+        if plan.folded_attention is not None:
+            attention = AttentionGraph(
+                graph, plan.folded_attention, tree=plan.tree, settings=model, offset=offsets.get("attention", "")
+            )
             self._parts.append((attention, model.attention_range(plan.tree.height)))
         if plan.tower is not None:
-            self._parts.append((TowerGraph(graph, plan.tower, tree=plan.tree, offset=offset), everywhere))
+            tower = TowerGraph(graph, plan.tower, tree=plan.tree, offset=offsets.get("tower", ""))
+            self._parts.append((tower, everywhere))
         if plan.memory is not None:
             self._parts.append((MemoryGraph(graph, plan.memory, tree=plan.tree), everywhere))
 

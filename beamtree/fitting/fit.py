@@ -17,18 +17,17 @@ from beamtree.fitting.planting import first_order
 from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh
-from beamtree.model.attention import make_attention
+from beamtree.model.attention import attention_reading
 from beamtree.model.counting import count_items
 from beamtree.model.estimator import Estimator
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePart, MakePartOnTree
+from beamtree.model.score import ATTENTION
 from beamtree.retrieval.scorers import tell_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.rounds import Rounds
 from beamtree.training.strategies import Strategies
-
-LEARNED_PARTS: dict[str, MakePartOnTree] = {"attention": make_attention}
 
 
 def fit_model(
@@ -62,7 +61,9 @@ def fit_model(
             "training.method to 'dtr-t-rl', or leave the estimator out."
         )
     others = tell_items(parts, dataset.item_table)
-    learned = {name: make for name, make in LEARNED_PARTS.items() if name in config.model.parts} | others
+    learned: dict[str, MakePartOnTree] = dict(others)
+    if ATTENTION in config.model.parts:
+        learned = {ATTENTION: attention_reading(dataset.features.read), **others}
     if work is not None:
         work.claim(identity_of(dataset, config=config, strategies=chosen.beside(config)))
     first_order(dataset, config=config)  # says what is missing before anything is learned

@@ -1,10 +1,13 @@
 """Attention, the paper's part of the score: DIN with time windows (Eq. 1 to 5).
 
+Features of users and contexts, where they are read, are further inputs of the first layer of the perceptron: what they
+add to its sums is computed once per request, and the same for all nodes.
+
 `forward` is written as the formulas read and judges the factored form of `scoring.py`, which learning and searching in
 torch use; the kernels compute the same function again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -12,13 +15,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from beamtree.config import Config, ModelSettings
+from beamtree.data.request_features import RequestFeatures
 from beamtree.data.requests import Requests
+from beamtree.errors import ArtefactError, InputError
 from beamtree.model.embedding_init import node_means, start_near
+from beamtree.model.features import RequestVectors
 from beamtree.model.layers import NORMALISATIONS, AttentionUnit, Layers, drop
-from beamtree.model.part import Part, PreparedPart, ReadRows
+from beamtree.model.part import MakePartOnTree, Part, PreparedPart, ReadRows
 from beamtree.model.scoring import FirstLayer, first_layer_in_blocks
+from beamtree.native.offset_arrays import OffsetArrays
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int32Array, Int64Array
 
 TABLE_SCALE = 0.3
 
@@ -28,12 +35,20 @@ class Attention(Part):
 
     `node_table` has a row for each node of the tree, level by level. History items are read from the same table, as
     their ancestors on the level that is scored, or from `item_table` when the settings ask for a table of their own.
+    `offset` is what features of users and contexts add to the first layer; None where nothing is read of them.
     """
 
     tables = frozenset({"node_table", "item_table"})
     node_tables = frozenset({"node_table"})
 
-    def __init__(self, settings: ModelSettings, tree: ItemTree, *, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        tree: ItemTree,
+        *,
+        generator: torch.Generator,
+        offset: RequestVectors | None = None,
+    ) -> None:
         super().__init__()
         size, widths = settings.embedding_dim, settings.layers
         self.tree = tree
@@ -47,11 +62,13 @@ class Attention(Part):
         self.mlp = Layers([(len(self.windows) + 1) * size, *widths, 1])
         self.norm = nn.ModuleList(NORMALISATIONS[settings.network.normalisation](width) for width in widths)
         self._initialise(generator)
+        self.offset = offset
 
     def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
         """Cut the histories; they are read on each level anew, because the rows are those of their ancestors there."""
         histories = requests.histories.latest(self.settings.attention_history)
         table = "node_table" if self.item_table is None else "item_table"
+        offsets = None if self.offset is None else self.offset.of_requests(requests)
 
         def scores(levels: Sequence[int], nodes: Tensor) -> Tensor:
             rows = np.stack([self.history_rows(histories, level) for level in levels])
@@ -63,6 +80,8 @@ class Attention(Part):
                 read("node_table", node_rows),
                 present=history_rows >= 0,
             )
+            if offsets is not None:
+                first_layer = first_layer + offsets.repeat(len(levels), 1).unsqueeze(1)
             found = self.score_first_layer(first_layer, candidates=node_rows >= 0, dropout_generator=dropout)
             return found.reshape(nodes.shape)
 
@@ -81,18 +100,22 @@ class Attention(Part):
         nodes: Tensor,
         *,
         present: Tensor,
+        offsets: Tensor | None = None,
         candidates: Tensor | None = None,
         dropout_generator: torch.Generator | None = None,
     ) -> Tensor:
         """Scores (rows, columns) of `nodes` (rows, columns, size) for `history` (rows, positions, size).
 
-        present: (rows, positions), False for padding, which contributes exactly nothing.
+        present: (rows, positions), False for padding, which contributes exactly nothing. offsets: (rows, first layer's
+        width), what the features of each row's request add to the first layer; None = nothing.
         candidates: (rows, columns), False for columns that hold no node; they score -inf.
         """
         weights = self.attention(history, nodes) * present.unsqueeze(1)
         weighted = weights.unsqueeze(-1) * history.unsqueeze(1)
         interests = [window.sum(dim=2) for window in weighted.split(list(self.windows), dim=2)]
         first_layer = self.mlp.linear(0)(torch.cat([*interests, nodes], dim=-1))
+        if offsets is not None:
+            first_layer = first_layer + offsets.unsqueeze(1)
         return self.score_first_layer(first_layer, candidates=candidates, dropout_generator=dropout_generator)
 
     def score_first_layer(
@@ -142,6 +165,35 @@ class Attention(Part):
 
 def make_attention(tree: ItemTree, config: Config, generator: torch.Generator) -> Attention:
     """A fresh attention network of the sizes that the settings name."""
-    attention = Attention(config.model, tree, generator=generator)
+    return _make(tree, config, generator, offset=None)
+
+
+def attention_reading(read: RequestFeatures) -> MakePartOnTree:
+    """What makes a fresh attention network that reads these columns of users and contexts."""
+
+    def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Attention:
+        return _make(tree, config, generator, offset=RequestVectors.of(read, width=config.model.layers[0]))
+
+    return make
+
+
+def attention_like(arrays: Mapping[str, AnyArray]) -> MakePartOnTree:
+    """What makes a fresh attention network that reads the features that a stored one reads.
+
+    arrays: by name within the part. ArtefactError where the tables of features are of impossible sizes.
+    """
+
+    def make(tree: ItemTree, config: Config, generator: torch.Generator) -> Attention:
+        try:
+            OffsetArrays.of(arrays, width=config.model.layers[0])
+        except InputError as error:
+            raise ArtefactError(f"The attention network of the score cannot be read: {error}") from error
+        return _make(tree, config, generator, offset=RequestVectors.like(arrays))
+
+    return make
+
+
+def _make(tree: ItemTree, config: Config, generator: torch.Generator, *, offset: RequestVectors | None) -> Attention:
+    attention = Attention(config.model, tree, generator=generator, offset=offset)
     attention.levels = None if config.model.attention_levels is None else config.model.attention_range(tree.height)
     return attention

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from beamtree.data.features import Features, FeatureSchema
 from beamtree.data.request_features import RequestFeatures
+from beamtree.data.requests import Requests
 from beamtree.native.offset_arrays import CONTEXT, USER, FeatureArrays, OffsetArrays
 from beamtree.types import AnyArray
 
@@ -63,7 +64,7 @@ class GivenFeatureVectors(nn.Module):
 
 
 class RequestVectors(nn.Module):
-    """What a request adds to its encoded history: a vector of who asks, and one of the context; zero before learning.
+    """What a request adds to a vector of a network: that of who asks, and that of the context; zero before learning.
 
     user, context: None where nothing is read of them.
     """
@@ -109,6 +110,12 @@ class RequestVectors(nn.Module):
         if self.context is not None and context is not None:
             encoded = encoded + self.context(context)
         return encoded
+
+    def of_requests(self, requests: Requests) -> Tensor | None:
+        """The offsets (requests, width); None where the requests say nothing of who asks and in which context."""
+        pairs = ((self.user, requests.user_features), (self.context, requests.context))
+        found = [vectors(features) for vectors, features in pairs if vectors is not None and features is not None]
+        return sum(found[1:], start=found[0]) if found else None
 
     def arrays(self) -> OffsetArrays:
         """The tables as they are now."""

@@ -7,7 +7,7 @@ import torch
 
 from beamtree.config import Config
 from beamtree.data.requests import Requests
-from beamtree.model.attention import make_attention
+from beamtree.model.attention import attention_like
 from beamtree.model.memory import Memory
 from beamtree.model.memory_part import MemoryPart
 from beamtree.model.part import MakePartOnTree
@@ -35,11 +35,11 @@ def build_torch_scorer(
 
     ArtefactError where the arrays do not fit the parts.
     """
-    counted, encoded = _of_part("memory", arrays), _of_part(TOWER, arrays)
+    attending, counted, encoded = (_of_part(name, arrays) for name in (ATTENTION, "memory", TOWER))
     learned = {name: array for name, array in arrays.items() if not name.startswith("memory/")}
     makers: dict[str, MakePartOnTree] = {}
-    if _of_part(ATTENTION, arrays):
-        makers[ATTENTION] = make_attention
+    if attending:
+        makers[ATTENTION] = attention_like(attending)
     if encoded:
         makers[TOWER] = tower_of_sizes(encoded)
     score = build_score(config, tree, seed=0, parts=makers | dict(parts or {}))

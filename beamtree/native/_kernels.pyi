@@ -25,10 +25,12 @@ class Requests:
         items: NDArray[np.int32],
         starts: NDArray[np.int64],
         ends: NDArray[np.int64],
+        *,
         allowed: LeafSet | None,
         excluded_items: NDArray[np.int32] | None,
         excluded_offsets: NDArray[np.int64] | None,
-        offsets: NDArray[np.float32] | None,
+        tower_offsets: NDArray[np.float32] | None,
+        layer_offsets: NDArray[np.float32] | None,
     ) -> None: ...
 
 class Links:
@@ -119,6 +121,7 @@ Step = tuple[
     NDArray[Any],
     NDArray[np.int64],
     NDArray[Any],
+    NDArray[Any] | None,
     dict[str, float],
 ]
 
@@ -147,7 +150,7 @@ def attention_forward(network: AnyNetwork, vectors: Any, nodes: Any, out: Any, /
 def attention_backward(
     network: AnyNetwork, vectors: Any, nodes: Any, d_weights: Any, /
 ) -> tuple[NDArray[Any], NDArray[Any], dict[str, NDArray[Any]]]: ...
-def score_rows(attention: AnyAttention, *, node_rows: Any, history_rows: Any) -> NDArray[Any]: ...
+def score_rows(attention: AnyAttention, *, node_rows: Any, history_rows: Any, layer_offset: Any) -> NDArray[Any]: ...
 def candidates_step(
     attention: AnyAttention,
     *,
@@ -155,6 +158,7 @@ def candidates_step(
     log_correction: Any,
     history_rows: Any,
     weights: Any,
+    layer_offsets: Any,
     dropout: Dropout,
 ) -> Step: ...
 def batch_step(
@@ -164,6 +168,7 @@ def batch_step(
     histories: Any,
     targets: Any,
     weights: Any,
+    layer_offsets: Any,
     sampling: Sampling,
     dropout: Dropout,
     first_level: int,
@@ -174,6 +179,7 @@ def draw(
     *,
     histories: Any,
     targets: Any,
+    layer_offsets: Any,
     sampling: Sampling,
     dropout: Dropout,
     first_level: int,
@@ -220,6 +226,7 @@ def relearn(
     histories: Any,
     targets: Any,
     groups: Any,
+    layer_offsets: Any,
     upper: int,
     lower: int,
 ) -> None: ...

@@ -10,6 +10,7 @@ import numpy as np
 
 from beamtree.errors import InputError
 from beamtree.native import _kernels
+from beamtree.native.offset_arrays import OFFSET_TABLES, OffsetArrays
 from beamtree.native.shapes import checked_shape
 from beamtree.types import AnyArray
 
@@ -36,11 +37,15 @@ class AttentionGradients:
 
 @dataclass(frozen=True)
 class Network:
-    """The small weights in the kernels' own order. A copy: pack again after the weights have changed."""
+    """The small weights in the kernels' own order. A copy: pack again after the weights have changed.
+
+    offsets: what requests add to the first layer; None where the network reads nothing beside a history.
+    """
 
     kernel: _kernels.AnyNetwork
     size: int
     dtype: np.dtype[Any]
+    offsets: OffsetArrays | None = None
 
     @classmethod
     def pack(
@@ -71,7 +76,9 @@ class Network:
             mlp=[len(arrays[f"mlp.{layer}.bias"]) for layer in range(num_hidden_layers(arrays))],
             layer_norm=normalisation == "layer",
         )
-        return cls(kernel=kernel, size=size, dtype=hidden.dtype)
+        tables = {name: np.asarray(arrays[name]) for name in OFFSET_TABLES if name in arrays}
+        offsets = OffsetArrays.of(tables, width=len(arrays["mlp.0.bias"]))
+        return cls(kernel=kernel, size=size, dtype=hidden.dtype, offsets=offsets)
 
     def attention_weights(self, vectors: Array, nodes: Array, *, out: AnyArray | None = None) -> AnyArray:
         """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).
@@ -143,4 +150,7 @@ def _fold_batch_norm(arrays: dict[str, Any]) -> dict[str, Any]:
         weight, bias = folded[f"mlp.{layer}.weight"], folded[f"mlp.{layer}.bias"]
         folded[f"mlp.{layer}.weight"] = np.ascontiguousarray(weight * scale[:, None], dtype=weight.dtype)
         folded[f"mlp.{layer}.bias"] = ((bias - mean) * scale + offset).astype(weight.dtype)
+        if layer == 0:
+            tables = {name: folded[name] for name in OFFSET_TABLES if name in folded}
+            folded |= {name: (table * scale).astype(table.dtype) for name, table in tables.items()}
     return folded

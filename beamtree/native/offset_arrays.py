@@ -1,9 +1,10 @@
-"""What a request adds to its encoded history: one vector from who asks and from the context, computed in NumPy.
+"""What features of a request add to a vector of a network, computed in NumPy: a sum over its user and its context.
 
 offset of a request  =  vector of the user's features  +  vector of the context's features
 vector of features   =  sum over their entries of weight * embedding[entry]  +  vector @ projection
 
-Whatever scores with a tower takes the offsets from here, so that the kernels and torch add the same numbers.
+Two parts of the score have tables of their own: the tower adds the offset to the encoded history, attention to the
+first layer of its perceptron, before the normalisation.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from beamtree.types import AnyArray, Float32Array
 
 USER, CONTEXT = "offset.user", "offset.context"
 """What the names of the arrays begin with."""
+OFFSET_TABLES = tuple(f"{prefix}.{table}" for prefix in (USER, CONTEXT) for table in ("embedding", "projection"))
+"""The names of all arrays that a part can have; each has rows of the width of the vector that it is added to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class FeatureArrays:
 
 @dataclass(frozen=True, eq=False)
 class OffsetArrays:
-    """The tables of a tower that reads features of users, of contexts, or of both."""
+    """The tables of a part that reads features of users, of contexts, or of both."""
 
     user: FeatureArrays | None
     context: FeatureArrays | None
@@ -85,6 +88,6 @@ def _tables(arrays: Mapping[str, AnyArray], prefix: str, *, width: int) -> Featu
             checked_shape(arrays, name, (None, width))
             if arrays[name].dtype != np.float32:
                 raise InputError(
-                    f"Expected a tower's {name} as float32, got {arrays[name].dtype}. Save or download the model again."
+                    f"Expected {name} as float32, got {arrays[name].dtype}. Save or download the model again."
                 )
     return FeatureArrays(arrays[embedding], arrays.get(projection))

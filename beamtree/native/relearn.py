@@ -6,7 +6,7 @@ from beamtree.native import _kernels
 from beamtree.native.attention import AttentionArrays
 from beamtree.native.tree import kernel_tree
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 
 def add_candidate_scores(
@@ -19,12 +19,13 @@ def add_candidate_scores(
     group_of_item: Int64Array,
     group_level: int,
     candidate_level: int,
+    layer_offsets: Float32Array | None = None,
 ) -> None:
     """Add to sums[target] the log-softmax over the candidate nodes, for each instance (Score of the paper).
 
     tree: the old one, through which histories (instances, positions) are read; targets: (instances,). The candidates
     of an item are the nodes of candidate_level below its group, node group_of_item[item] of group_level; -1 leaves it
-    out.
+    out. layer_offsets: (instances, first layer's width), as for `learn_batch`.
     sums: (items, candidates), float32 or float64. Columns behind the last candidate of a group stay as they are.
     """
     _kernels.relearn(
@@ -34,6 +35,7 @@ def add_candidate_scores(
         histories=histories,
         targets=targets,
         groups=group_of_item,
+        layer_offsets=layer_offsets,
         upper=group_level,
         lower=candidate_level,
     )

@@ -60,7 +60,8 @@ class KernelScore:
     ) -> None:
         self.tree = tree
         self._kernel_tree = kernel_tree(tree)
-        self._offsets = None if tower is None else tower.offsets
+        self._tower_offsets = None if tower is None else tower.offsets
+        self._layer_offsets = None if attention is None else attention.network.offsets
         self._score = _kernels.Score(
             self._kernel_tree,
             attention=None if attention is None else attention.float32_kernel,
@@ -76,10 +77,11 @@ class KernelScore:
             np.ascontiguousarray(histories.items),
             np.ascontiguousarray(histories.starts),
             np.ascontiguousarray(histories.ends),
-            None if requests.allowed is None else _kernels.allow(self._kernel_tree, requests.allowed),
-            None if excluded is None else excluded.items,
-            None if excluded is None else excluded.offsets,
-            None if self._offsets is None else self._offsets.offsets(requests),
+            allowed=None if requests.allowed is None else _kernels.allow(self._kernel_tree, requests.allowed),
+            excluded_items=None if excluded is None else excluded.items,
+            excluded_offsets=None if excluded is None else excluded.offsets,
+            tower_offsets=None if self._tower_offsets is None else self._tower_offsets.offsets(requests),
+            layer_offsets=None if self._layer_offsets is None else self._layer_offsets.offsets(requests),
         )
 
     def beam_search(

@@ -29,14 +29,16 @@ class RowGradients:
 class Gradients:
     """What a step gives: its loss, and the gradients by the small weights, the node table and the item table.
 
-    items is empty where history items are read from the node table. work counts what was computed: (history row, node)
-    pairs and nodes of the forward and the backward pass, history rows prepared and learned.
+    items is empty where history items are read from the node table. layer_offsets: (instances, first layer's width), by
+    what the instances add to the first layer; None where they add nothing. work counts what was computed: (history row,
+    node) pairs and nodes of the forward and the backward pass, history rows prepared and learned.
     """
 
     loss: float
     weights: dict[str, AnyArray]
     nodes: RowGradients
     items: RowGradients
+    layer_offsets: AnyArray | None
     work: dict[str, float]
 
 
@@ -99,13 +101,15 @@ def learn_batch(
     weights: Float32Array | None = None,
     dropout: Dropout = NO_DROPOUT,
     first_level: int = 1,
+    layer_offsets: Float32Array | None = None,
 ) -> Gradients:
     """Loss and gradients of a batch, the mean over its instances and the levels from `first_level` on.
 
     histories: (instances, positions), -1 in front; targets: (instances, targets), -1 = none; weights: (instances,
     targets, height), for levels 1 to height; None = the targets of a history share 1 evenly. They share its negatives
     too. Repeated draws are merged with their counts; a draw of the positive is left out. first_level: levels above it
-    are neither drawn on, scored nor learned; ValueError where top-down sampling is to begin at the root.
+    are neither drawn on, scored nor learned; ValueError where top-down sampling is to begin at the root. layer_offsets:
+    (instances, first layer's width), added to the first layer of an instance for all nodes alike; None = nothing.
     """
     return gradients_of(
         _kernels.batch_step(
@@ -114,6 +118,7 @@ def learn_batch(
             histories=histories,
             targets=targets,
             weights=weights,
+            layer_offsets=layer_offsets,
             sampling=negatives.kernel(seed=seed),
             dropout=dropout.kernel(),
             first_level=first_level,
@@ -158,11 +163,12 @@ def adam_rows(
 
 def gradients_of(step: _kernels.Step) -> Gradients:
     """What a kernel returns of a step, by name."""
-    loss, weights, node_rows, node_values, item_rows, item_values, work = step
+    loss, weights, node_rows, node_values, item_rows, item_values, layer_offsets, work = step
     return Gradients(
         loss=loss,
         weights=weights,
         nodes=RowGradients(node_rows, node_values),
         items=RowGradients(item_rows, item_values),
+        layer_offsets=layer_offsets,
         work=work,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from beamtree.artefact import Artefact, faults_of, load_artefact
+from beamtree.artefact import FEATURE_READERS, Artefact, faults_of, load_artefact
 from beamtree.data.features import Features
 from beamtree.data.raw_ids import Ids, RawIds, id_list
 from beamtree.data.request_features import Values
@@ -297,7 +297,9 @@ class Recommender:
     def _has_features(self, request: RecommendRequest) -> bool:
         given = {USER: request.user_features, CONTEXT: request.context}
         return any(
-            f"tower/{prefix}.embedding" in self.artefact.weights and any(value is not None for value in values.values())
+            f"{part}/{prefix}.embedding" in self.artefact.weights
+            and any(value is not None for value in values.values())
+            for part in FEATURE_READERS
             for prefix, values in given.items()
         )
 

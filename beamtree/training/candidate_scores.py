@@ -43,7 +43,9 @@ def native_candidate_scores(attention: Attention) -> AddScores:
 
     length = attention.settings.attention_history
 
+    @torch.no_grad()
     def add_scores(sums: Float64Array, batch: Batch, node_of_item: Int64Array, stage: Stage) -> None:
+        offsets = None if attention.offset is None else attention.offset.of_requests(batch.requests)
         add_candidate_scores(
             attention_arrays(attention),
             sums,
@@ -53,6 +55,7 @@ def native_candidate_scores(attention: Attention) -> AddScores:
             group_of_item=node_of_item,
             group_level=stage.upper,
             candidate_level=stage.lower,
+            layer_offsets=None if offsets is None else offsets.numpy(),
         )
 
     return add_scores

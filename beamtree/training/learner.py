@@ -11,6 +11,7 @@ from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
 from beamtree.model.score import Score
 from beamtree.training.gradients import Gradients
+from beamtree.training.history_dropout import without_some_histories
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import Draws
@@ -63,7 +64,8 @@ class TorchLearner:
         InputError where a part reads a table without `read`: its rows would not learn.
         """
         seed, device, learned = self._settings.seed, self.score.device, self.score.learned_levels()
-        single = one_target_each(batch, height=self.score.tree.height)
+        told = without_some_histories(batch, self.score, generator=numpy_generator(seed, "no history", step))
+        single = one_target_each(told, height=self.score.tree.height)
         candidates = self._draws.draw(single, generator=numpy_generator(seed, "negatives", step))
         nodes = torch.from_numpy(candidates.node_rows).to(device)
         log_correction = torch.from_numpy(candidates.log_correction).to(device)

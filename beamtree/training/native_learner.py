@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import torch
+from torch import Tensor
 
 from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
@@ -12,10 +13,11 @@ from beamtree.native.attention import AttentionArrays
 from beamtree.native.network import Network
 from beamtree.native.training import Dropout, Negatives, learn_batch
 from beamtree.training.gradients import Gradients, RowGradient
+from beamtree.training.history_dropout import without_some_histories
 from beamtree.training.instances import Batch
 from beamtree.training.native_rows import NativeRowAdam
 from beamtree.training.optimiser import ScoreOptimiser
-from beamtree.training.randomness import seed_for
+from beamtree.training.randomness import numpy_generator, seed_for
 from beamtree.training.worker_threads import one_torch_thread
 from beamtree.types import AnyArray
 
@@ -49,6 +51,10 @@ class NativeLearner:
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
         """The loss, the mean over instances and learned levels, and its gradients."""
         seed, settings = self._settings.seed, self._attention.settings
+        batch = without_some_histories(batch, self.score, generator=numpy_generator(seed, "no history", step))
+        offset = self._attention.offset
+        with one_torch_thread():
+            offsets = None if offset is None else offset.of_requests(batch.requests)
         found = learn_batch(
             attention_arrays(self._attention),
             self._attention.tree,
@@ -59,12 +65,16 @@ class NativeLearner:
             weights=batch.counted_levels(self._attention.tree.height),
             dropout=Dropout(settings.network.dropout, seed_for(seed, "dropout", step)),
             first_level=self._first_level,
+            layer_offsets=None if offsets is None else offsets.detach().numpy(),
         )
         prefix = f"{ATTENTION}/"
         dense = {
-            name: torch.from_numpy(found.weights[name.removeprefix(prefix)]).view_as(weight)
-            for name, weight in self.score.small_weights().items()
+            f"{prefix}{name}": torch.from_numpy(gradient).view_as(self._attention.get_parameter(name))
+            for name, gradient in found.weights.items()
         }
+        if offset is not None:
+            learned = {f"{prefix}offset.{name}": weight for name, weight in offset.named_parameters()}
+            dense |= _gradients(learned, offsets, of_offsets=found.layer_offsets)
         tables = {f"{prefix}node_table": found.nodes, f"{prefix}item_table": found.items}
         rows = {
             name: RowGradient(torch.from_numpy(touched.rows), torch.from_numpy(touched.values))
@@ -93,3 +103,19 @@ class NativeLearner:
     def restore_optimiser(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take up the state that `optimiser_arrays` gave."""
         self._optimiser.restore(arrays)
+
+
+def _gradients(
+    weights: Mapping[str, Tensor], offsets: Tensor | None, *, of_offsets: AnyArray | None
+) -> dict[str, Tensor]:
+    """Gradients of the tables of features, by name, from those of the offsets (instances, width) that they gave.
+
+    Zero where the instances had none.
+    """
+    if offsets is None or of_offsets is None:
+        return {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    with one_torch_thread():
+        found = torch.autograd.grad(
+            offsets, list(weights.values()), torch.from_numpy(of_offsets), materialize_grads=True, allow_unused=True
+        )
+    return dict(zip(weights, found, strict=True))

@@ -22,6 +22,7 @@ Purpose = Literal[
     "update",
     "new targets",
     "subtree",
+    "no history",
 ]
 
 _STREAM: dict[Purpose, int] = {
@@ -39,6 +40,7 @@ _STREAM: dict[Purpose, int] = {
     "update": 12,
     "new targets": 13,
     "subtree": 14,
+    "no history": 15,
 }
 
 

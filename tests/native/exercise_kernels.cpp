@@ -82,6 +82,7 @@ double checksum(const StepResult<float>& result) {
     double sum = result.loss;
     for (float value : result.nodes.values) sum += static_cast<double>(value) * 3;
     for (float value : result.items.values) sum += static_cast<double>(value) * 5;
+    for (float value : result.layer_offsets) sum += static_cast<double>(value) * 7;
     return sum;
 }
 
@@ -190,8 +191,9 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
         several.push_back(static_cast<std::int32_t>(below(random, c.items + 1)) - 1);
     std::vector<float> weights(static_cast<std::size_t>(c.instances * tree.height), 1.0f);
     weights[0] = 0;
-    const Batch batch{histories.data(), targets.data(), weights.data(), c.instances, 1};
-    const Batch shared{histories.data(), several.data(), nullptr, c.instances, 3};
+    const auto layer_offsets = random_values<float>(random, c.instances * c.sizes.mlp.front());
+    const Batch batch{histories.data(), targets.data(), weights.data(), nullptr, c.instances, 1};
+    const Batch shared{histories.data(), several.data(), nullptr, layer_offsets.data(), c.instances, 3};
     double total = 0;
     for (int repeat = 0; repeat < repeats; ++repeat) {
         for (PathStart start : {PathStart::level, PathStart::root, PathStart::every})
@@ -203,7 +205,9 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                 sampling.with_dropout = start == PathStart::root;
                 sampling.seed = static_cast<std::uint64_t>(repeat);
                 sampling.negatives.assign(static_cast<std::size_t>(tree.height + 1), c.negatives);
-                const BatchStep lesson{attention, tree, batch, sampling, Dropout{c.dropout, 3}};
+                Batch told = batch;
+                if (start == PathStart::level) told.layer_offsets = layer_offsets.data();
+                const BatchStep lesson{attention, tree, told, sampling, Dropout{c.dropout, 3}};
                 StepResult<float> step = step_on_batch(lesson);
                 if (repeats == 1) {
                     const double parallel = checksum(step);
@@ -236,7 +240,9 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
                     if (histories[static_cast<std::size_t>(i * length + p)] >= 0)
                         known.push_back(histories[static_cast<std::size_t>(i * length + p)]);
                 std::vector<float> offset(static_cast<std::size_t>(tower.encoder.width), 0.25f);
-                const Asked asked{{known.data(), static_cast<index_t>(known.size())}, filtered ? offset.data() : nullptr};
+                const Asked asked{{known.data(), static_cast<index_t>(known.size())},
+                                  filtered ? offset.data() : nullptr,
+                                  filtered ? layer_offsets.data() : nullptr};
                 for (const Score& score : {Score{tree, &attention, nullptr, nullptr, 0},
                                            Score{tree, nullptr, &remembered.memory, nullptr, 0},
                                            Score{tree, nullptr, nullptr, &tower, 0},
@@ -252,8 +258,8 @@ double run_case(std::mt19937& random, const Case& c, int repeats) {
         index_t candidates = tree.size(lower);
         std::vector<std::int64_t> groups(static_cast<std::size_t>(c.items), 0);
         std::vector<double> sums(static_cast<std::size_t>(c.items * candidates));
-        score_candidates(attention, tree, Stage{groups.data(), 0, lower, candidates}, histories.data(), targets.data(),
-                         c.instances, sums.data());
+        const Followed followed{histories.data(), targets.data(), layer_offsets.data(), c.instances};
+        score_candidates(attention, tree, Stage{groups.data(), 0, lower, candidates}, followed, sums.data());
         total += sums[0];
     }
     return total;
@@ -291,7 +297,9 @@ double run_double(std::mt19937& random, const Sizes& sizes) {
     for (std::int64_t& row : node_rows) row = std::min<std::int64_t>(row, 29);
     for (index_t i = 0; i < rows * length; ++i) history_rows.push_back(below(random, 31) - 1);
     std::vector<double> correction(node_rows.size(), 0.1), weights(static_cast<std::size_t>(rows), 1.0);
-    const Candidates<double> given{node_rows.data(), correction.data(), history_rows.data(), weights.data(), rows, columns};
+    const auto layer_offsets = random_values<double>(random, rows * sizes.mlp.front());
+    const Candidates<double> given{node_rows.data(), correction.data(),    history_rows.data(), weights.data(),
+                                   layer_offsets.data(), rows, columns};
     return step_on_candidates(Attention<double>{*net, Tables{nodes, Table{}, false}}, given, Dropout{}).loss;
 }
 

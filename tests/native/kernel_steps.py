@@ -10,9 +10,20 @@ from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 
-def score_rows(attention: AttentionArrays, node_rows: Int64Array, *, history_rows: Int64Array) -> AnyArray:
-    """Scores (n,) of rows (n,) of the node table for one history (positions,), rows of its table, -1 = padding."""
-    return _kernels.score_rows(attention.kernel, node_rows=node_rows, history_rows=history_rows)
+def score_rows(
+    attention: AttentionArrays,
+    node_rows: Int64Array,
+    *,
+    history_rows: Int64Array,
+    layer_offset: AnyArray | None = None,
+) -> AnyArray:
+    """Scores (n,) of rows (n,) of the node table for one history (positions,), rows of its table, -1 = padding.
+
+    layer_offset: (width,), added to the first layer.
+    """
+    return _kernels.score_rows(
+        attention.kernel, node_rows=node_rows, history_rows=history_rows, layer_offset=layer_offset
+    )
 
 
 def learn_candidates(
@@ -22,13 +33,14 @@ def learn_candidates(
     log_correction: AnyArray,
     history_rows: Int64Array,
     weights: AnyArray,
+    layer_offsets: AnyArray | None = None,
     dropout: Dropout = NO_DROPOUT,
 ) -> Gradients:
     """Loss and gradients of given candidates: mean over rows of weight * (logsumexp(o - correction) - o_0).
 
     node_rows, log_correction: (rows, columns), -1 where a column is absent, column 0 the positive; history_rows:
-    (rows, positions), -1 = padding, in the item table where there is one; weights: (rows,). Rows without negatives
-    have loss 0. Float32, or float64 throughout.
+    (rows, positions), -1 = padding, in the item table where there is one; weights: (rows,); layer_offsets:
+    (rows, width), added to the first layer. Rows without negatives have loss 0. Float32, or float64 throughout.
     """
     return gradients_of(
         _kernels.candidates_step(
@@ -37,6 +49,7 @@ def learn_candidates(
             log_correction=log_correction,
             history_rows=history_rows,
             weights=weights,
+            layer_offsets=layer_offsets,
             dropout=dropout.kernel(),
         )
     )
@@ -50,6 +63,7 @@ def draw_candidates(
     targets: Int32Array,
     negatives: Negatives,
     seed: int,
+    layer_offsets: Float32Array | None = None,
     dropout: Dropout = NO_DROPOUT,
     first_level: int = 1,
 ) -> tuple[Int64Array, Float32Array]:
@@ -62,6 +76,7 @@ def draw_candidates(
         kernel_tree(tree),
         histories=histories,
         targets=targets[:, None],
+        layer_offsets=layer_offsets,
         sampling=negatives.kernel(seed=seed),
         dropout=dropout.kernel(),
         first_level=first_level,

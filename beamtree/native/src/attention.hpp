@@ -14,8 +14,9 @@ struct Attention {
     Tables tables;
 
     // Prepares the latest items (length,) of a history for one level; what is missing in front of them is padding.
-    void prepare(const Tree& tree, const std::int32_t* items, index_t length, index_t level, History<T>& history,
-                 std::vector<index_t>& rows) const {
+    // layer_offset: as in History.
+    void prepare(const Tree& tree, const std::int32_t* items, index_t length, index_t level, const T* layer_offset,
+                 History<T>& history, std::vector<index_t>& rows) const {
         const index_t positions = net.sizes.history();
         const index_t known = std::min(length, positions);
         const std::int32_t* latest = items + (length - known);
@@ -25,7 +26,7 @@ struct Attention {
             std::copy(latest, latest + known, known_rows);
         else
             tree.history_rows(latest, known, level, known_rows);
-        history.prepare(net, tables.history(), rows.data());
+        history.prepare(net, tables.history(), rows.data(), layer_offset);
     }
 };
 

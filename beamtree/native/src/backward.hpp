@@ -30,6 +30,7 @@ class Backward {
 
     const T* d_history(index_t k) const { return found_.d_history.row(k); }  // (dp,) of a distinct history row
     const T* d_node(index_t n) const { return found_.d_nodes.row(n); }       // (dp,) of a node's embedding
+    const T* d_layer_offset() const { return found_.d_layer_offset.data(); }  // (m1,) of what the request adds
 
    private:
     PerceptronBackward<T> perceptron_;

@@ -53,7 +53,9 @@ class InstanceLearner {
     void prepare(index_t level) {
         if (attention_.tables.separate && prepared_) return;
         const index_t length = net_.sizes.history();
-        attention_.prepare(tree_, batch_.histories + instance_ * length, length, level, scratch_.history,
+        const float* layer_offset =
+            batch_.layer_offsets == nullptr ? nullptr : batch_.layer_offsets + instance_ * net_.m[0];
+        attention_.prepare(tree_, batch_.histories + instance_ * length, length, level, layer_offset, scratch_.history,
                            scratch_.history_rows);
         chunk_.work.prepared += static_cast<double>(scratch_.history.count);
         prepared_ = true;
@@ -236,7 +238,7 @@ class InstanceLearner {
 // Loss and gradients, the mean over all instances and learned levels.
 inline StepResult<float> step_on_batch(const BatchStep& step) {
     Chunks<float> chunks(step.attention.net, step.batch.instances);
-    return chunks.run([&](index_t instance, typename Chunks<float>::Chunk& chunk) {
+    return chunks.run(step.batch.layer_offsets != nullptr, [&](index_t instance, typename Chunks<float>::Chunk& chunk) {
         InstanceLearner(step, instance, chunk, nullptr).run();
     });
 }

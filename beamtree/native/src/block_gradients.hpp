@@ -11,6 +11,7 @@ struct BlockGradients {
     Buffer<T> d_coordinates;  // (d, stride) of the nodes' embeddings, transposed
     Matrix<T> d_history;      // (history, dp) of the distinct history rows
     Matrix<T> d_nodes;        // (padded, dp) of the nodes' embeddings
+    Buffer<T> d_layer_offset; // (m1,) of what the request adds to the first layer: the sum over the nodes
 
     void finish_nodes(const Network<T>& net, const NodeBlock<T>& block) {
         d_nodes.stride = net.dp;

@@ -253,7 +253,8 @@ void score(const Network<T>& net, const History<T>& history, NodeBlock<T>& block
         const index_t units = net.m[layer];
         const Matrix<T>& weights = layer == 0 ? history.g : net.upper_t[layer];
         T* x = block.pre[layer].resize(units * stride + 2 * lanes<T>);
-        multiply<Layout::by_depth, Start::row_bias>(x, stride, weights.row(0), weights.stride, input, stride, units, inputs, padded, net.bias[layer].data());
+        const T* bias = layer == 0 ? history.bias.data() : net.bias[layer].data();
+        multiply<Layout::by_depth, Start::row_bias>(x, stride, weights.row(0), weights.stride, input, stride, units, inputs, padded, bias);
         const bool normalised = net.sizes.normalisation == Normalisation::layer;
         if (normalised) {
             standardise(x, units, stride, padded, block.inverse[layer].resize(padded));

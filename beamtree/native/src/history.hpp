@@ -30,20 +30,18 @@ struct History {
     Matrix<T> linear;                  // (count, dp): what the linear part of the attention multiplies the node with
     Buffer<T> linear_bias;             // (count,): and what it adds
     Matrix<T> g;                       // (count + d, m1): share of each attention weight, then of each node coordinate
+    Buffer<T> bias;                    // (m1,) of the first perceptron layer, what the request adds to it included
 
-    // positions: (K,) rows of the table, oldest first, negative = padding.
-    void prepare(const Network<T>& net, const Table& table, const index_t* positions) {
+    // positions: (K,) rows of the table, oldest first, negative = padding. layer_offset: (m1,), what features of the user
+    // and of the context add to the first perceptron layer, for all nodes alike; null = nothing.
+    void prepare(const Network<T>& net, const Table& table, const index_t* positions, const T* layer_offset = nullptr) {
         find_distinct(net, positions);
         a.reserve(count, net.dp);
         for (index_t k = 0; k < count; ++k) table.prefetch(rows[static_cast<std::size_t>(k)]);
         for (index_t k = 0; k < count; ++k) table.copy_row(rows[static_cast<std::size_t>(k)], a.row(k), net.dp);
-        prepare_from_vectors(net);
-    }
-
-    // The same from a: count, occurrences and the vectors are set by the caller.
-    void prepare_from_vectors(const Network<T>& net) {
         prepare_attention(net);
         prepare_first_layer(net);
+        prepare_bias(net, layer_offset);
     }
 
     void prepare_attention(const Network<T>& net) {
@@ -92,6 +90,11 @@ struct History {
         std::sort(occurrences.begin(), occurrences.end(), [](const Occurrence& x, const Occurrence& y) {
             return x.window != y.window ? x.window < y.window : x.distinct < y.distinct;
         });
+    }
+
+    void prepare_bias(const Network<T>& net, const T* layer_offset) {
+        bias.resize(net.m[0]);
+        for (index_t i = 0; i < net.m[0]; ++i) bias[i] = layer_offset == nullptr ? net.bias[0][i] : net.bias[0][i] + layer_offset[i];
     }
 
     void prepare_first_layer(const Network<T>& net) {

@@ -14,7 +14,9 @@ struct HistorySpan {
 
 struct Asked {
     HistorySpan history;
-    const float* offset = nullptr;  // (width of the tower,), what users' features and the context add; null = nothing
+    // What features of the user and of the context add; null = nothing.
+    const float* tower_offset = nullptr;  // (width of the tower,), to the encoded history
+    const float* layer_offset = nullptr;  // (m1,), to the first perceptron layer of the attention network
 };
 
 }  // namespace beamtree

@@ -27,15 +27,16 @@ std::shared_ptr<Network<T>> pack_arrays(const nb::dict& weights, const std::vect
     return pack<T>(weights, sizes_of(windows, width, attention, mlp, layer_norm));
 }
 
-// Scores (nodes,) of rows of the node table against one history, rows of its own table.
+// Scores (nodes,) of rows of the node table against one history, rows of its own table; layer_offset: (m1,).
 template <class T>
 nb::object score_rows(const PyAttention<T>& given, const Array1<std::int64_t>& node_rows,
-                      const Array1<std::int64_t>& history_rows) {
+                      const Array1<std::int64_t>& history_rows, const std::optional<Array1<T>>& layer_offset) {
     const Network<T>& net = given.attention.net;
     const Table &nodes = given.attention.tables.nodes, &items = given.attention.tables.history();
     const index_t length = net.sizes.history(), count = extent(node_rows, 0);
     require(extent(history_rows, 0) == length,
             "history_rows: expected " + std::to_string(length) + " positions, got " + std::to_string(history_rows.shape(0)));
+    require(!layer_offset || has_shape(*layer_offset, {net.m[0]}), "layer_offset: expected the first layer's width");
     require_range(history_rows, -1, items.rows, "history_rows");
     require_range(node_rows, 0, nodes.rows, "node_rows");
     auto scores = values_for<T>({count});
@@ -43,7 +44,7 @@ nb::object score_rows(const PyAttention<T>& given, const Array1<std::int64_t>& n
         nb::gil_scoped_release release;
         static thread_local History<T> history;
         const std::vector<index_t> positions(history_rows.data(), history_rows.data() + length);
-        history.prepare(net, items, positions.data());
+        history.prepare(net, items, positions.data(), layer_offset ? layer_offset->data() : nullptr);
         const History<T>& prepared = history;
         ThreadPool::shared().run((count + columns_in_cache - 1) / columns_in_cache, [&](index_t task, int) {
             static thread_local NodeBlock<T> block;
@@ -62,7 +63,8 @@ void bind(nb::module_& m, const char* network, const char* packing, const char* 
     nb::class_<PyAttention<T>>(m, attention)
         .def(nb::init<std::shared_ptr<Network<T>>, AnyTable, std::optional<AnyTable>>(), "network"_a, "node_table"_a,
              "item_table"_a.none());
-    m.def("score_rows", &score_rows<T>, "attention"_a, nb::kw_only(), "node_rows"_a, "history_rows"_a);
+    m.def("score_rows", &score_rows<T>, "attention"_a, nb::kw_only(), "node_rows"_a, "history_rows"_a,
+          "layer_offset"_a.none());
 }
 
 }  // namespace

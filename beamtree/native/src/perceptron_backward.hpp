@@ -13,6 +13,7 @@ class PerceptronBackward {
     void run(const Network<T>& net, const History<T>& history, const NodeBlock<T>& block, const T* d_score,
              Gradients<T>& sums, const Dropout& dropout, index_t row, BlockGradients<T>& below) {
         hidden_layers(net, block, d_score, sums, dropout, row);
+        first_bias(net, block, sums, below);
         first_layer(net, history, block, sums, below);
     }
 
@@ -87,7 +88,17 @@ class PerceptronBackward {
         }
         sums.mlp_slope[layer] += horizontal_sum<T>(slope_sum);
         if (net.sizes.normalisation == Normalisation::layer) unstandardise(net, block, layer, sums);
+        if (layer == 0) return;
         for (index_t i = 0; i < units; ++i) sums.bias[layer][i] += row_sum(g + i * stride, padded);
+    }
+
+    // The first layer's bias, and what the request adds to it.
+    void first_bias(const Network<T>& net, const NodeBlock<T>& block, Gradients<T>& sums, BlockGradients<T>& below) {
+        T* d_offset = below.d_layer_offset.resize(net.m[0]);
+        for (index_t i = 0; i < net.m[0]; ++i) {
+            d_offset[i] = row_sum(d_layer_[0].data() + i * block.stride, block.padded);
+            sums.bias[0][i] += d_offset[i];
+        }
     }
 
     void unstandardise(const Network<T>& net, const NodeBlock<T>& block, std::size_t layer, Gradients<T>& sums) {

@@ -18,12 +18,22 @@ struct Stage {
     index_t candidates;  // columns of the sums: the most descendants that a group has
 };
 
-// histories: (instances, K) items; targets: (instances,). sums: (items, candidates), added to in order of the instances;
+// What is asked: histories (instances, K) of items, their targets (instances,), and what each adds to the first layer of the
+// attention network, (instances, m1), null = nothing.
+struct Followed {
+    const std::int32_t* histories;
+    const std::int32_t* targets;
+    const float* layer_offsets;
+    index_t instances;
+};
+
+// sums: (items, candidates), added to in order of the instances;
 // columns behind a group's last descendant are left alone.
 template <class Sum>
 void score_candidates(const Attention<float>& attention, const Tree& tree, const Stage& stage,
-                      const std::int32_t* histories, const std::int32_t* targets, index_t instances, Sum* sums) {
-    const index_t length = attention.net.sizes.history(), columns = stage.candidates;
+                      const Followed& followed, Sum* sums) {
+    const index_t length = attention.net.sizes.history(), columns = stage.candidates, instances = followed.instances;
+    const std::int32_t* targets = followed.targets;
     constexpr index_t at_a_time = 2048;
     std::vector<float> logs(static_cast<std::size_t>(std::min(instances, at_a_time) * columns));
     for (index_t start = 0; start < instances; start += at_a_time) {
@@ -40,7 +50,10 @@ void score_candidates(const Attention<float>& attention, const Tree& tree, const
             index_t first, end;
             range(start + i, first, end);
             if (end <= first) return;
-            attention.prepare(tree, histories + (start + i) * length, length, stage.lower, history, rows);
+            const float* layer_offset =
+                followed.layer_offsets == nullptr ? nullptr : followed.layer_offsets + (start + i) * attention.net.m[0];
+            attention.prepare(tree, followed.histories + (start + i) * length, length, stage.lower, layer_offset, history,
+                              rows);
             rows.clear();
             for (index_t node = first; node < end; ++node) rows.push_back(tree.offset(stage.lower) + node);
             float* out = logs.data() + i * columns;

@@ -35,6 +35,7 @@ struct Batch {
     const std::int32_t* histories;  // (instances, K) items, -1 = padding
     const std::int32_t* targets;    // (instances, targets_each) items, -1 = none
     const float* weights;           // (instances, targets_each, H) of levels 1 .. H; null = a history's targets share 1
+    const float* layer_offsets;     // (instances, m1) added to the first layer of the attention network, null = nothing
     index_t instances;
     index_t targets_each;
 };

@@ -32,7 +32,7 @@ class RequestScores {
         const HistorySpan& history = asked.history;
         if (score.memory != nullptr)
             evidence_.collect(*score.memory, score.tree, history.items, history.length, eligible, level);
-        if (score.tower != nullptr) encoded_.prepare(*score.tower, score.tree, history, asked.offset);
+        if (score.tower != nullptr) encoded_.prepare(*score.tower, score.tree, history, asked.tower_offset);
         if (score.attention == nullptr) return;
         first_attended_ = std::max(level, score.attention_from);
         // From a table of its own the history is the same on all levels.
@@ -40,7 +40,7 @@ class RequestScores {
         while (static_cast<index_t>(histories_.size()) < levels) histories_.push_back(std::make_unique<History<float>>());
         in_pieces(levels, spread, [&](index_t i) {
             static thread_local std::vector<index_t> rows;
-            score.attention->prepare(score.tree, history.items, history.length, first_attended_ + i,
+            score.attention->prepare(score.tree, history.items, history.length, first_attended_ + i, asked.layer_offset,
                                      *histories_[static_cast<std::size_t>(i)], rows);
         });
     }

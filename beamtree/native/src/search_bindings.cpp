@@ -50,6 +50,22 @@ Exclusions exclusions_of(const std::optional<Array1<std::int32_t>>& items,
     return Exclusions{items->data(), at};
 }
 
+// A row of width numbers for every request; null = none at all.
+struct Rows {
+    const float* values = nullptr;
+    index_t width = 0;
+
+    const float* row(index_t request) const { return values == nullptr ? nullptr : values + request * width; }
+};
+
+Rows offsets_of(const std::optional<Array2<float>>& offsets, index_t count, index_t width, const char* name) {
+    if (!offsets) return Rows{};
+    require(width > 0, std::string(name) + ": the score has no part to add them to");
+    require(has_shape(*offsets, {count, width}), std::string(name) + ": expected one per request, rows of " +
+                                                     std::to_string(width) + " values");
+    return Rows{offsets->data(), width};
+}
+
 // What is asked: for every request its k best items.
 struct Requests {
     const std::int32_t* items;   // flat histories: request r has items[starts[r] .. ends[r] - 1], oldest first
@@ -58,12 +74,11 @@ struct Requests {
     index_t count;
     const LeafSet* shared;  // leaves that any request may return, null = all
     Exclusions excluded;
-    const float* offsets;  // (count, width) of the tower, null = none
-    index_t width;
+    Rows tower_offsets, layer_offsets;
 
     Asked one(index_t request) const {
         return Asked{HistorySpan{items + starts[request], static_cast<index_t>(ends[request] - starts[request])},
-                     offsets == nullptr ? nullptr : offsets + request * width};
+                     tower_offsets.row(request), layer_offsets.row(request)};
     }
     Eligible eligible(const Tree& tree, index_t request) const {
         return Eligible(tree, shared, excluded.leaves(tree, request));
@@ -77,22 +92,20 @@ struct PyRequests {
     std::shared_ptr<PyLeafSet> allowed;
     std::optional<Array1<std::int32_t>> excluded_items;
     std::optional<Array1<std::int64_t>> excluded_offsets;
-    std::optional<Array2<float>> offsets;
+    std::optional<Array2<float>> tower_offsets, layer_offsets;
 
     Requests of(const PyScore& score) const {
         const Tree& tree = score.tree->tree;
         const index_t count = extent(starts, 0);
-        if (offsets) {
-            require(score.kept_tower != nullptr, "offsets: the score has no tower to add them to");
-            require(extent(*offsets, 0) == count, "offsets: expected one per request");
-            require(extent(*offsets, 1) == score.kept_tower->encoder->width, "offsets: expected rows of the tower's width");
-        }
+        const index_t tower_width = score.kept_tower == nullptr ? 0 : score.kept_tower->encoder->width;
+        const index_t layer_width = score.attention == nullptr ? 0 : score.attention->net.m[0];
         require_spans(items, starts, ends, tree.items);
         require(!allowed || allowed->size == tree.leaves, "allowed: made for another tree");
         const LeafSet* occupied = tree.has_vacancies ? &tree.occupied_leaves : nullptr;
         return Requests{items.data(), starts.data(), ends.data(), count, allowed ? &allowed->leaves : occupied,
                         exclusions_of(excluded_items, excluded_offsets, count, tree),
-                        offsets ? offsets->data() : nullptr, offsets ? extent(*offsets, 1) : 0};
+                        offsets_of(tower_offsets, count, tower_width, "tower_offsets"),
+                        offsets_of(layer_offsets, count, layer_width, "layer_offsets")};
     }
 };
 
@@ -170,11 +183,13 @@ void bind_search(nb::module_& m) {
             "__init__",
             [](PyRequests* self, Array1<std::int32_t> items, Array1<std::int64_t> starts, Array1<std::int64_t> ends,
                std::shared_ptr<PyLeafSet> allowed, std::optional<Array1<std::int32_t>> excluded_items,
-               std::optional<Array1<std::int64_t>> excluded_offsets, std::optional<Array2<float>> offsets) {
-                new (self) PyRequests{items, starts, ends, allowed, excluded_items, excluded_offsets, offsets};
+               std::optional<Array1<std::int64_t>> excluded_offsets, std::optional<Array2<float>> tower_offsets,
+               std::optional<Array2<float>> layer_offsets) {
+                new (self) PyRequests{items,          starts,           ends,          allowed,
+                                      excluded_items, excluded_offsets, tower_offsets, layer_offsets};
             },
-            "items"_a, "starts"_a, "ends"_a, "allowed"_a.none(), "excluded_items"_a.none(), "excluded_offsets"_a.none(),
-            "offsets"_a.none());
+            "items"_a, "starts"_a, "ends"_a, nb::kw_only(), "allowed"_a.none(), "excluded_items"_a.none(),
+            "excluded_offsets"_a.none(), "tower_offsets"_a.none(), "layer_offsets"_a.none());
     m.def("allow", &allow);
     m.def("search", &search, "score"_a, "requests"_a, "beam_widths"_a.none(), "k"_a, "widen"_a);
     m.def("score_nodes", &score_nodes_of, "score"_a, "requests"_a, "request"_a, "level"_a, "nodes"_a);

@@ -73,6 +73,7 @@ struct StepResult {
     std::unique_ptr<Gradients<T>> weights;
     RowSums<T> nodes;
     RowSums<T> items;
+    std::vector<T> layer_offsets;  // (parts, m1), empty where the parts have none
 };
 
 // A batch is cut into chunks by its size alone. Each chunk has its own sums, and they are added in order: the result is the
@@ -101,15 +102,22 @@ class Chunks {
         RowList<T>& items;
         double& loss;
         Work& work;
+        T* d_layer_offset = nullptr;  // (m1,) of the part at work, null = not asked for
     };
 
-    // Calls body(part, chunk) for every part; the parts of a chunk run in order on one thread.
+    // Calls body(part, chunk) for every part; the parts of a chunk run in order on one thread. with_offsets: each part has
+    // a gradient of its own, of what it adds to the first layer.
     template <class Body>
-    StepResult<T> run(Body&& body) {
+    StepResult<T> run(bool with_offsets, Body&& body) {
+        const index_t m1 = with_offsets ? net_.m[0] : 0;
+        std::vector<T> layer_offsets(static_cast<std::size_t>(parts_ * m1), T(0));
         ThreadPool::shared().run(count_, [&](index_t i, int) {
             const std::size_t at = static_cast<std::size_t>(i);
             Chunk chunk{*memory_.sums[at], memory_.nodes[at], memory_.items[at], losses_[at], work_[at]};
-            for (index_t part = parts_ * i / count_; part < parts_ * (i + 1) / count_; ++part) body(part, chunk);
+            for (index_t part = parts_ * i / count_; part < parts_ * (i + 1) / count_; ++part) {
+                if (with_offsets) chunk.d_layer_offset = layer_offsets.data() + part * m1;
+                body(part, chunk);
+            }
         });
         StepResult<T> result;
         result.weights = std::make_unique<Gradients<T>>(net_);
@@ -120,6 +128,7 @@ class Chunks {
         }
         result.nodes = sum_rows(memory_.nodes, net_.d);
         result.items = sum_rows(memory_.items, net_.d);
+        result.layer_offsets = std::move(layer_offsets);
         return result;
     }
 
@@ -172,6 +181,8 @@ struct Scratch {
         RowList<T>& history_list = attention.tables.separate ? chunk.items : chunk.nodes;
         for (index_t k = 0; k < history.count; ++k)
             history_list.append(history.rows[static_cast<std::size_t>(k)], backward.d_history(k), net.d);
+        if (chunk.d_layer_offset != nullptr)
+            for (index_t i = 0; i < net.m[0]; ++i) chunk.d_layer_offset[i] += backward.d_layer_offset()[i];
         chunk.work.backward_pairs += static_cast<double>(history.count * scored.count);
         chunk.work.backward_nodes += static_cast<double>(scored.count);
         chunk.work.learned += static_cast<double>(history.count);
@@ -193,6 +204,7 @@ struct Candidates {
     const T* correction;               // likewise
     const std::int64_t* history_rows;  // (rows, K) in the history's table, -1 = padding
     const T* weights;                  // (rows,)
+    const T* layer_offsets;            // (rows, m1) added to the first layer, null = nothing
     index_t rows, columns;
 };
 
@@ -202,7 +214,7 @@ StepResult<T> step_on_candidates(const Attention<T>& attention, const Candidates
     const Network<T>& net = attention.net;
     const index_t length = net.sizes.history(), columns = given.columns;
     Chunks<T> chunks(net, given.rows);
-    return chunks.run([&](index_t row, typename Chunks<T>::Chunk& chunk) {
+    return chunks.run(given.layer_offsets != nullptr, [&](index_t row, typename Chunks<T>::Chunk& chunk) {
         Scratch<T>& scratch = Scratch<T>::of_this_thread();
         if (given.weights[row] == 0) return;
         const std::int64_t* node_rows = given.node_rows + row * columns;
@@ -216,7 +228,8 @@ StepResult<T> step_on_candidates(const Attention<T>& attention, const Candidates
         }
         if (node_rows[0] < 0 || scratch.node_rows.size() < 2) return;
         scratch.history_rows.assign(history_rows, history_rows + length);
-        scratch.history.prepare(net, attention.tables.history(), scratch.history_rows.data());
+        const T* layer_offset = given.layer_offsets == nullptr ? nullptr : given.layer_offsets + row * net.m[0];
+        scratch.history.prepare(net, attention.tables.history(), scratch.history_rows.data(), layer_offset);
         chunk.work.prepared += static_cast<double>(scratch.history.count);
         scratch.attend_to(attention, scratch.node_rows, chunk);
         score<true>(net, scratch.history, scratch.block, dropout, row);

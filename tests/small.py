@@ -110,6 +110,7 @@ class PlainAttention(Part):
         del read
         model = self.attention
         items = requests.histories.latest(model.settings.attention_history)
+        offsets = None if model.offset is None else model.offset.of_requests(requests)
         table = model.node_table if model.item_table is None else model.item_table
 
         def scores(levels: Sequence[int], nodes: torch.Tensor) -> torch.Tensor:
@@ -119,6 +120,7 @@ class PlainAttention(Part):
                 table[rows.clamp(min=0)],
                 model.node_table[node_rows.clamp(min=0)],
                 present=rows >= 0,
+                offsets=None if offsets is None else offsets.repeat(len(levels), 1),
                 candidates=node_rows >= 0,
                 dropout_generator=dropout,
             )

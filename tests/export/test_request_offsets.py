@@ -161,7 +161,9 @@ def test_a_saved_model_keeps_its_tables_and_one_with_others_is_refused(tmp_path:
         np.testing.assert_array_equal(loaded.weights[f"tower/offset.{name}"], artefact.weights[f"tower/offset.{name}"])
     assert "tower/offset.context.projection" not in loaded.weights
     save_artefact(tmp_path / "other", replace(artefact, request_features=RequestFeatures(READ.context, READ.user)))
-    with pytest.raises(ArtefactError, match=r"Expected tables of .* rows for the features that tower/offset.user reads"):
+    with pytest.raises(
+        ArtefactError, match=r"Expected tables of .* rows for the features that tower/offset.user reads"
+    ):
         load_artefact(tmp_path / "other")
 
 

@@ -84,9 +84,13 @@ def scores(
     present: Tensor,
     nodes: Tensor,
     *,
+    layer_offsets: Tensor | None = None,
     dropout_factors: Tensor | None = None,
 ) -> Tensor:
-    """vectors: (rows, K, d), present: (rows, K) bool, nodes: (rows, n, d) -> (rows, n)"""
+    """vectors: (rows, K, d), present: (rows, K) bool, nodes: (rows, n, d) -> (rows, n)
+
+    layer_offsets: (rows, units of the first layer), added to it.
+    """
     attention = attention_weights(weights, vectors, nodes) * present.unsqueeze(-1)
     weighted = attention.unsqueeze(-1) * vectors.unsqueeze(-2)
     parts: Sequence[Tensor] = weighted.split(list(shape.windows), dim=1)
@@ -94,6 +98,8 @@ def scores(
     last = len(shape.mlp)
     for layer in range(last):
         y = y @ weights[f"mlp.{layer}.weight"].T + weights[f"mlp.{layer}.bias"]
+        if layer == 0 and layer_offsets is not None:
+            y = y + layer_offsets.unsqueeze(1)
         if shape.normalisation == "layer":
             y = layer_norm(y, y.shape[-1:], weights[f"norm.{layer}.weight"], weights[f"norm.{layer}.bias"])
         if layer == 0 and dropout_factors is not None:
@@ -112,6 +118,7 @@ def candidate_loss(
     log_correction: np.ndarray,
     history_rows: np.ndarray,
     row_weights: np.ndarray,
+    layer_offsets: Tensor | None = None,
     dropout_factors: Tensor | None = None,
 ) -> Tensor:
     """Mean over rows of weight * (logsumexp(score - correction) - score of column 0)."""
@@ -123,6 +130,7 @@ def candidate_loss(
         history_table[history.clamp(min=0)],
         history >= 0,
         node_table[rows.clamp(min=0)],
+        layer_offsets=layer_offsets,
         dropout_factors=dropout_factors,
     )
     corrected = (logits - torch.from_numpy(log_correction)).masked_fill(rows < 0, -torch.inf)

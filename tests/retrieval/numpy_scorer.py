@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beamtree.config import Config, ModelSettings
+from beamtree.data.features import Features
 from beamtree.data.requests import Requests
 from beamtree.model.memory import ASKED_ITEMS, COMPANY_ASKED, FADED, POPULAR_ITEMS, Memory
 from beamtree.model.normalisation import BATCH_NORM_EPSILON, LAYER_NORM_EPSILON
@@ -36,9 +37,15 @@ class NumpyScorer:
         scores = np.zeros(len(nodes), dtype=np.float32)
         if self._attention is not None:
             history = requests.histories.take(slice(request, request + 1)).latest(self._settings.attention_history)[0]
-            scores += AttentionScores(self._attention, self._tree, settings=self._settings, history=history)(
-                level, nodes
+            alone = requests.take(slice(request, request + 1))
+            offset = sum(
+                told_by(features, self._attention, of=of)
+                for of, features in (("user", alone.user_features), ("context", alone.context))
+                if features is not None and f"offset.{of}.embedding" in self._attention
             )
+            scores += AttentionScores(
+                self._attention, self._tree, settings=self._settings, history=history, offset=offset
+            )(level, nodes)
         if self._memory is not None:
             evidence = leaf_evidence(self._memory, self._tree, requests, request)
             gate = self._memory.gates[level] if self._memory.gates else 1.0
@@ -89,8 +96,20 @@ def leaf_evidence(memory: Memory, tree: ItemTree, requests: Requests, request: i
     return evidence
 
 
+def told_by(features: Features, weights: Mapping[str, npt.NDArray[Any]], *, of: str) -> Float32Array:
+    """What the features of one user or context add to a layer, (width,)."""
+    rows = weights[f"offset.{of}.embedding"][features.entries[0]]
+    added: Float32Array = features.weights[0] @ rows
+    if f"offset.{of}.projection" in weights:
+        added = added + features.vectors[0] @ weights[f"offset.{of}.projection"]
+    return added
+
+
 class AttentionScores:
-    """Scores nodes of any level for one history (positions,) of dense items; -1 is padding and contributes nothing."""
+    """Scores nodes of any level for one history (positions,) of dense items; -1 is padding and contributes nothing.
+
+    offset: (width,), added to the first layer.
+    """
 
     def __init__(
         self,
@@ -99,8 +118,10 @@ class AttentionScores:
         *,
         settings: ModelSettings,
         history: npt.NDArray[np.int32],
+        offset: Float32Array | int = 0,
     ) -> None:
         self._weights = weights
+        self._offset = offset
         self._tree = tree
         self._settings = settings
         self._present = np.flatnonzero(history >= 0)
@@ -146,6 +167,7 @@ class AttentionScores:
             weights["attention.output_slope"],
         )
         hidden = attention @ interest + vectors @ weights["mlp.0.weight"][:, -size:].T + weights["mlp.0.bias"]
+        hidden = hidden + self._offset
         last = len(self._settings.layers)
         for layer in range(last):
             if layer > 0:

@@ -26,6 +26,8 @@ from tests.small import small_config, two_group_log
 
 FEATURES = "features"
 """Instead of a method: a tower that reads features of users and contexts."""
+ATTENTION_FEATURES = "attention features"
+"""Instead of a method: attention that reads them, in two rounds."""
 
 
 def fit(method: str, work: Path, out: Path, *, steps: int, cities: tuple[str, str] = ("Oslo", "Rome")) -> None:
@@ -37,6 +39,14 @@ def fit(method: str, work: Path, out: Path, *, steps: int, cities: tuple[str, st
             log={"features": {"context.device": "category"}},
             training={"checkpoint_minutes": 0},
             estimator={**estimator, "epochs": 2, "batch_positions": 32},
+        )
+        dataset, config = _with_features(config, cities=cities)
+    elif method == ATTENTION_FEATURES:
+        learner = TREE_MODEL
+        config = small_config(
+            model={"parts": ["attention"]},
+            log={"features": {"context.device": "category"}},
+            training={"method": "dtr-t", "batch_size": 32, "checkpoint_minutes": 0, "rounds": 2},
         )
         dataset, config = _with_features(config, cities=cities)
     else:

@@ -17,7 +17,7 @@ from beamtree.artefact import load_artefact
 from beamtree.errors import ArtefactError
 from beamtree.storage import read_manifest
 from tests.small import assert_same_bytes
-from tests.training.fit_in_child import FEATURES, fit
+from tests.training.fit_in_child import ATTENTION_FEATURES, FEATURES, fit
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,5 +99,24 @@ def test_killed_while_learning_from_features_of_users_and_contexts_the_model_is_
     fit(FEATURES, tmp_path / "whole", tmp_path / "expected", steps=0)
     expected, found = load_artefact(tmp_path / "expected"), load_artefact(out)
     assert {"tower/offset.user.embedding", "tower/offset.context.embedding"} <= set(found.weights)
+    assert_same_bytes({**found.weights}, {**expected.weights})
+    np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_killed_while_attention_learns_from_features_the_model_is_the_same(tmp_path: Path) -> None:
+    """Two rounds of 20 steps: one kill in each."""
+    work, out = tmp_path / "work", tmp_path / "found"
+    reached = [kill_after(steps, method=ATTENTION_FEATURES, work=work, out=out) for steps in (3, 20)]
+    assert 3 <= reached[0] < 20 < reached[1] < 40, reached
+    with pytest.raises(ArtefactError, match=r"other features of users or contexts\. Give the same user table"):
+        fit(ATTENTION_FEATURES, work, out, steps=0, cities=("Rome", "Oslo"))
+    last = start(ATTENTION_FEATURES, work, out)
+    last.communicate()
+    assert last.returncode == 0
+    fit(ATTENTION_FEATURES, tmp_path / "whole", tmp_path / "expected", steps=0)
+    expected, found = load_artefact(tmp_path / "expected"), load_artefact(out)
+    for name in ("user", "context"):
+        assert np.abs(found.weights[f"attention/offset.{name}.embedding"]).max() > 0.0
     assert_same_bytes({**found.weights}, {**expected.weights})
     np.testing.assert_array_equal(found.tree.item_at_leaf, expected.tree.item_at_leaf)

@@ -13,7 +13,7 @@ from beamtree.artefact import Artefact, load_artefact, save_artefact
 from beamtree.config import Config
 from beamtree.data.request_features import RequestFeatures
 from beamtree.data.requests import Requests
-from beamtree.errors import ArtefactError
+from beamtree.errors import ArtefactError, InputError
 from beamtree.export.onnx import export_onnx
 from beamtree.model.attention import Attention, attention_reading
 from beamtree.model.score import Score
@@ -45,10 +45,9 @@ def stirred(read: RequestFeatures, config: Config, tree: ItemTree = TREE) -> Att
     assert isinstance(attention, Attention)
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
-        for name, tensor in attention.state_dict().items():
+        for tensor in attention.state_dict().values():
             if tensor.is_floating_point():
-                scale = 1.0 if name.startswith("offset.") else 0.3
-                tensor += scale * torch.rand(tensor.shape, generator=generator)
+                tensor += 0.3 * torch.rand(tensor.shape, generator=generator)
     return attention.eval()
 
 
@@ -56,7 +55,9 @@ def attending(
     read: RequestFeatures, *, normalisation: str = "none", with_tower: bool = False
 ) -> tuple[Attention, Artefact]:
     """Attention, and a model of it, alone or beside a tower."""
-    settings = model_settings(normalisation=normalisation, parts=("attention", *(["tower"] if with_tower else [])))
+    settings = model_settings(
+        layers=(8, 6), normalisation=normalisation, parts=("attention", *(["tower"] if with_tower else []))
+    )
     artefact = artefact_of(learned(read), read)
     config = artefact.config.model_copy(update={"model": settings})
     attention = stirred(read, config)
@@ -132,7 +133,7 @@ def test_a_saved_model_keeps_its_tables_and_one_with_others_is_refused(tmp_path:
     narrow = {**artefact.weights, "attention/offset.user.embedding": np.zeros((75, 2), dtype=np.float32)}
     for make in (build_scorer, build_torch_scorer):
         with pytest.raises(
-            (ArtefactError, ValueError), match=r"offset.user.embedding of shape \(any, 6\), got \(75, 2\)"
+            (ArtefactError, ValueError), match=r"offset.user.embedding of shape \(any, 8\), got \(75, 2\)"
         ):
             make(narrow, TREE, config=artefact.config)
 

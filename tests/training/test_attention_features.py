@@ -21,7 +21,7 @@ from beamtree.training.negatives import same_on_every_level
 from beamtree.training.randomness import numpy_generator
 from beamtree.training.relearn import Stage
 from tests.small import fresh_attention, model_settings, random_histories, random_tree, score_of
-from tests.training.runs import assert_same_gradients, batch_from, training_settings
+from tests.training.runs import batch_from, training_settings
 from tests.training.test_native_learner import GivenCandidates, kernel_draws
 
 IN_KERNELS = pytest.mark.skipif(not native.is_available(), reason="the kernels were not compiled")
@@ -75,7 +75,10 @@ def test_gradients_are_those_of_torch(method: str, history_table: str, normalisa
     judge = TorchLearner(score_of(models[1]), draws=draws, settings=settings)
     found = NativeLearner(score_of(models[0]), negatives=drawn, settings=settings).gradients(batch(), step=0)
     judged = judge.gradients(batch(), step=0)
-    assert_same_gradients(found, judged)
+    assert found.loss == pytest.approx(judged.loss, rel=1e-5)
+    assert found.dense.keys() == judged.dense.keys()
+    for name, gradient in judged.dense.items():
+        np.testing.assert_allclose(found.dense[name], gradient, rtol=2e-3, atol=2e-6, err_msg=name)
     tables = {"user.embedding", "user.projection", "context.embedding"}
     assert all(found.dense[f"attention/offset.{name}"].abs().max() > 1e-4 for name in tables)
 

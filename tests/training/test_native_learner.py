@@ -57,6 +57,7 @@ def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: Tr
     from tests.native.kernel_steps import draw_candidates
 
     counts = same_on_every_level(tree, settings.negatives)
+    offsets = None if model.offset is None else model.offset.of_requests(batch.requests)
     rows, correction = draw_candidates(
         attention_arrays(model),
         tree,
@@ -65,6 +66,7 @@ def kernel_draws(model: Attention, tree: ItemTree, batch: Batch, *, settings: Tr
         negatives=Negatives(counts, sampler="uniform" if settings.method == "dtr-u" else "top_down"),
         seed=seed_for(settings.seed, "negatives", 0),
         first_level=score_of(model).learned_levels()[0],
+        layer_offsets=None if offsets is None else offsets.detach().numpy(),
     )
     shape = (len(batch.targets), tree.height, -1)
     return Candidates(rows.reshape(shape).swapaxes(0, 1).copy(), correction.reshape(shape).swapaxes(0, 1).copy())

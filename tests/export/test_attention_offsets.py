@@ -133,7 +133,7 @@ def test_a_saved_model_keeps_its_tables_and_one_with_others_is_refused(tmp_path:
     narrow = {**artefact.weights, "attention/offset.user.embedding": np.zeros((75, 2), dtype=np.float32)}
     for make in (build_scorer, build_torch_scorer):
         with pytest.raises(
-            (ArtefactError, ValueError), match=r"offset.user.embedding of shape \(any, 8\), got \(75, 2\)"
+            (ArtefactError, InputError), match=r"offset.user.embedding of shape \(any, 8\), got \(75, 2\)"
         ):
             make(narrow, TREE, config=artefact.config)
 

@@ -20,7 +20,7 @@ def with_context(parsed: pl.DataFrame, rows: pl.DataFrame, *, names: Collection[
     parsed, rows: with ROW_INDEX; all parsed rows are among the others, in the same order.
     """
     if not names:
-        return parsed.drop(ROW_INDEX)
+        return parsed
     same = rows.filter(pl.col(ROW_INDEX).is_in(parsed[ROW_INDEX].implode()))
     columns = [
         same[name].alias(CONTEXT_PREFIX + name)
@@ -28,7 +28,7 @@ def with_context(parsed: pl.DataFrame, rows: pl.DataFrame, *, names: Collection[
         else pl.Series(CONTEXT_PREFIX + name, [None] * same.height, dtype=pl.String)
         for name in names
     ]
-    return parsed.drop(ROW_INDEX).with_columns(columns)
+    return parsed.with_columns(columns)
 
 
 def typed_context(frame: pl.DataFrame, *, untyped: Collection[str]) -> pl.DataFrame:

@@ -65,30 +65,32 @@ class EventTypes:
             return None
         return weight if not self.targets or name in self.targets else 0.0
 
-    def weigh(self, frame: pl.DataFrame, *, origin: str) -> pl.DataFrame:
-        """The frame with its column event_type replaced by weight, Float32; without either where all weights are 1.
+    def check(self, counts: Mapping[str, int], *, origin: str) -> None:
+        """DataError for a type without a weight, and where no row of a log is of a target type.
 
-        DataError for a type without a weight, and where no row is of a target type; origin: the log, for messages.
+        counts: rows of each type; origin: the log, for messages.
         """
-        counts = frame.group_by(EVENT_TYPE).len().sort("len", EVENT_TYPE, descending=[True, False])
-        found = dict(counts.iter_rows())
-        unknown = [name for name in found if self.weights and name not in self.weights]
+        counts = dict(sorted(counts.items(), key=lambda counted: (-counted[1], counted[0])))
+        unknown = [name for name in counts if self.weights and name not in self.weights]
         if unknown:
             raise DataError(
-                f"{origin}: event_weights says nothing of {_listed(unknown)}. The log has {_counted(found)}. Give "
+                f"{origin}: event_weights says nothing of {_listed(unknown)}. The log has {_counted(counts)}. Give "
                 "every type a weight; 0 leaves its rows out."
             )
-        weights = {name: self.weights.get(name, 1.0) * (not self.targets or name in self.targets) for name in found}
-        if not any(weights.values()):
+        if not any(self._target_weight(name) for name in counts):
             raise DataError(
                 f"{origin}: no row is of a type in target_events ({_listed(self.targets)}). The log has "
-                f"{_counted(found)}. Name types as the log does."
+                f"{_counted(counts)}. Name types as the log does."
             )
-        rest = frame.drop(EVENT_TYPE)
-        if all(weight == 1.0 for weight in weights.values()):
-            return rest
+
+    def weigh(self, frame: pl.DataFrame, *, types: Collection[str]) -> pl.DataFrame:
+        """The frame with its column event_type, of these types, replaced by weight, Float32."""
+        weights = {name: self._target_weight(name) for name in types}
         weighed = frame[EVENT_TYPE].replace_strict(weights, return_dtype=pl.Float32)
-        return rest.with_columns(weighed.alias(WEIGHT))
+        return frame.drop(EVENT_TYPE).with_columns(weighed.alias(WEIGHT))
+
+    def _target_weight(self, name: str) -> float:
+        return self.weights.get(name, 1.0) * (not self.targets or name in self.targets)
 
     def described(self) -> str:
         """The weights as a phrase."""

@@ -4,29 +4,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from beamtree.config import LogSettings
+from beamtree.data.clean_rows import CleanRows, RowCounts, clean_rows, drop_unit_weights, join_parts, read_report
 from beamtree.data.columns import (
     CONTEXT_PREFIX,
     INTERACTION_COLUMNS,
     ITEM_ID,
-    MAPPABLE_INTERACTION_COLUMNS,
     TIMESTAMP,
     USER_ID,
     WEIGHT,
     WEIGHTED_COLUMNS,
-    check_mapping,
 )
-from beamtree.data.context import typed_context
-from beamtree.data.events import EventTypes
 from beamtree.data.log_rows import WantedRows, read_rows
-from beamtree.data.parse import bound_in_units, unify_ids
-from beamtree.data.read_report import Moment, ReadReport, describe_filters
+from beamtree.data.read_report import Moment, ReadReport
 from beamtree.data.rejects import write_rejects
 from beamtree.data.tables import ROW_INDEX, BadRows, Source
-from beamtree.errors import DataError, NoRowsError, SettingsError
+from beamtree.errors import DataError, SettingsError
 
 _ALLOWED_TYPES: Mapping[str, tuple[type[pl.DataType], ...]] = {
     USER_ID: (pl.Int64, pl.String),
@@ -112,56 +107,28 @@ def read_interactions(
     """
     if bad_rows not in ("error", "skip"):
         raise SettingsError(f"bad_rows is 'error' or 'skip', got {bad_rows!r}.")
-    if row_order and (since is not None or until is not None):
-        raise SettingsError("since and until are about timestamps, and row_order reads none: leave one of them out.")
-    mapping = check_mapping(columns, allowed=MAPPABLE_INTERACTION_COLUMNS)
-    names = {ours: mapping.get(ours, ours) for ours in MAPPABLE_INTERACTION_COLUMNS}
-    event_values = {
-        name: [values] if isinstance(values, str) else [str(value) for value in values]
-        for name, values in (event_type or {}).items()
-    }
-    events = EventTypes.of(event_weights, target_events)
-    read = read_rows(source, WantedRows(names, event_values, events, min_rating, context, row_order), bad_rows=bad_rows)
-    origin = read.files[0] if len(read.files) == 1 else f"{source}"
-    if read.num_read == 0:
-        raise NoRowsError(f"{origin}: no rows. Expected a log with one interaction per row.")
-
-    rejected = read.num_bad
-    listed = write_rejects(pl.concat(read.bad), path=rejects_file, source=source) if rejected else None
-    frame = pl.DataFrame()
-    if read.good:
-        frame = typed_context(_limit_times(_join_parts(read.good), since=since, until=until), untyped=read.untyped)
-    if frame.height == 0:
-        raise NoRowsError(
-            f"{origin}: no rows left of {read.num_read:,}; {rejected:,} were bad and "
-            f"{read.num_read - rejected:,} were filtered out. Loosen the filters, or check the columns."
-        )
-    if events is not None:
-        frame = events.weigh(frame, origin=origin)
-    distinct = _drop_repeats(frame)
-    report = ReadReport(
-        files=tuple(read.files),
-        rows_read=read.num_read,
-        rows_rejected=rejected,
-        rows_filtered=read.num_read - rejected - frame.height,
-        rows_repeated=frame.height - distinct.height,
-        rejects_file=listed,
-        filters=describe_filters(
-            min_rating=min_rating,
-            event_values=event_values,
-            since=since,
-            until=until,
-            left_out=[] if events is None else events.left_out,
-        ),
-        events=None if events is None else events.described(),
+    wanted = WantedRows.of(
+        columns=columns,
+        min_rating=min_rating,
+        event_type=event_type,
+        event_weights=event_weights,
+        target_events=target_events,
+        context=context,
+        since=since,
+        until=until,
+        row_order=row_order,
     )
-    return InteractionLog(distinct, report)
+    return _read(source, wanted, bad_rows=bad_rows, rejects_file=rejects_file)
 
 
 def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path | None = None) -> InteractionLog:
     """Read a log the way the settings say; see `read_interactions`."""
-    return read_interactions(
-        source,
+    return _read(source, wanted_rows(settings), bad_rows=settings.bad_rows, rejects_file=rejects_file)
+
+
+def wanted_rows(settings: LogSettings) -> WantedRows:
+    """The rows of a log that the settings ask for."""
+    return WantedRows.of(
         columns=settings.interaction_columns,
         min_rating=settings.min_rating,
         event_type=settings.event_type,
@@ -170,39 +137,29 @@ def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path 
         context=settings.context_features,
         since=settings.since,
         until=settings.until,
-        bad_rows=settings.bad_rows,
-        rejects_file=rejects_file,
         row_order=settings.row_order,
     )
 
 
-def _join_parts(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """All files' rows, ids in one type each."""
-    if len(parts) == 1:
-        return parts[0]
-    for name in (USER_ID, ITEM_ID):
-        unified = unify_ids([part[name] for part in parts])
-        parts = [part.with_columns(column) for part, column in zip(parts, unified, strict=True)]
-    return pl.concat(parts, how="vertical_relaxed", rechunk=True)
-
-
-def _drop_repeats(frame: pl.DataFrame) -> pl.DataFrame:
-    """Keep the first of equal rows. Only rows whose hash occurs again are compared: few, in most logs none."""
-    columns = [name for name in frame.columns if not name.startswith(CONTEXT_PREFIX)]
-    hashes = frame.select(columns).hash_rows()
-    if hashes.n_unique() == len(hashes):
-        return frame
-    suspects = frame.with_row_index(ROW_INDEX).filter(hashes.is_duplicated())
-    repeats = suspects.filter(~suspects.select(pl.struct(columns).is_first_distinct()).to_series())
-    keep = np.ones(frame.height, dtype=np.bool_)
-    keep[repeats[ROW_INDEX].to_numpy()] = False
-    return frame.filter(pl.Series(keep))
-
-
-def _limit_times(frame: pl.DataFrame, *, since: Moment | None, until: Moment | None) -> pl.DataFrame:
-    times = frame[TIMESTAMP]
-    if since is not None:
-        frame = frame.filter(pl.col(TIMESTAMP) >= bound_in_units(since, name="since", times=times))
-    if until is not None:
-        frame = frame.filter(pl.col(TIMESTAMP) < bound_in_units(until, name="until", times=times))
-    return frame
+def _read(source: Source, wanted: WantedRows, *, bad_rows: BadRows, rejects_file: str | Path | None) -> InteractionLog:
+    files: list[str] = []
+    good: list[pl.DataFrame] = []
+    bad: list[pl.DataFrame] = []
+    untyped: set[str] = set()
+    num_read = 0
+    for rows in read_rows(source, wanted, bad_rows=bad_rows):
+        files.append(rows.file)
+        bad.append(rows.bad)
+        num_read += rows.num_read
+        untyped |= rows.untyped
+        if rows.good is not None:
+            good.append(rows.good.drop(ROW_INDEX))
+    rejected = sum(part.height for part in bad)
+    listed = write_rejects(pl.concat(bad), path=rejects_file, source=source) if rejected else None
+    clean = CleanRows.none()
+    if num_read:
+        joined = join_parts(good)
+        clean = clean_rows(joined, wanted, times=joined[TIMESTAMP], untyped=untyped)
+    counts = RowCounts(num_read, rejected, clean.num_kept, clean.frame.height, clean.events)
+    report = read_report(counts, wanted, source=source, files=files, rejects_file=listed)
+    return InteractionLog(drop_unit_weights(clean.frame), report)

@@ -1,8 +1,8 @@
 """The rows of a log's files, table by table: which are wanted, how their columns are parsed, and which are bad."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import polars as pl
 
@@ -10,17 +10,21 @@ from beamtree.data.columns import (
     EVENT_TYPE,
     ITEM_ID,
     LOG_MAPPER,
+    MAPPABLE_INTERACTION_COLUMNS,
     RATING,
     TIMESTAMP,
     USER_ID,
+    check_mapping,
     require_columns,
     require_event_columns,
 )
 from beamtree.data.context import with_context
 from beamtree.data.events import EVENT_KINDS, EventTypes, parse_events
 from beamtree.data.parse import ID_KINDS, NUMBER_KINDS, TIME_KINDS, parse_ids, parse_ratings, parse_times
-from beamtree.data.rejects import SKIP_REMEDY, ParsedColumn, check_rows
+from beamtree.data.read_report import Moment
+from beamtree.data.rejects import REJECT_SCHEMA, SKIP_REMEDY, ParsedColumn, check_rows
 from beamtree.data.tables import ROW_INDEX, BadRows, Source, Table, read_tables
+from beamtree.errors import SettingsError
 
 MOVIELENS_RATING_COLUMNS = (USER_ID, ITEM_ID, RATING, TIMESTAMP)
 A_ROW_NUMBER = "the number of a row"
@@ -35,7 +39,43 @@ class WantedRows:
     events: EventTypes | None
     min_rating: float | None
     context: Collection[str]
+    since: Moment | None
+    until: Moment | None
     row_order: bool
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        columns: Mapping[str, str] | None,
+        min_rating: float | None,
+        event_type: Mapping[str, Collection[str | int]] | None,
+        event_weights: Mapping[str, float] | None,
+        target_events: Collection[str] | None,
+        context: Collection[str],
+        since: Moment | None,
+        until: Moment | None,
+        row_order: bool,
+    ) -> Self:
+        """The arguments of `read_interactions`, checked: SettingsError for those that make no sense."""
+        if row_order and (since is not None or until is not None):
+            raise SettingsError(
+                "since and until are about timestamps, and row_order reads none: leave one of them out."
+            )
+        mapping = check_mapping(columns, allowed=MAPPABLE_INTERACTION_COLUMNS)
+        return cls(
+            names={ours: mapping.get(ours, ours) for ours in MAPPABLE_INTERACTION_COLUMNS},
+            event_values={
+                name: [values] if isinstance(values, str) else [str(value) for value in values]
+                for name, values in (event_type or {}).items()
+            },
+            events=EventTypes.of(event_weights, target_events),
+            min_rating=min_rating,
+            context=context,
+            since=since,
+            until=until,
+            row_order=row_order,
+        )
 
     @property
     def needed(self) -> dict[str, str]:
@@ -79,28 +119,23 @@ class WantedRows:
         return [*parsed, ParsedColumn(ROW_INDEX, ROW_INDEX, lambda rows: rows, A_ROW_NUMBER)]
 
 
-class LogRows(NamedTuple):
-    """What was read of all files. good, bad: the rows of each file; untyped: columns whose files carry no types."""
+class FileRows(NamedTuple):
+    """What was read of one file. good: with ROW_INDEX, None for a file without columns; bad: of REJECT_SCHEMA.
 
-    good: list[pl.DataFrame]
-    bad: list[pl.DataFrame]
-    files: list[str]
+    num_places: of its rows, and of empty lines before the last of them. untyped: columns whose file carries no types.
+    """
+
+    file: str
+    good: pl.DataFrame | None
+    bad: pl.DataFrame
     num_read: int
-    untyped: set[str]
-
-    @property
-    def num_bad(self) -> int:
-        """Rows that could not be understood."""
-        return sum(part.height for part in self.bad)
+    num_places: int
+    untyped: frozenset[str]
 
 
-def read_rows(source: Source, wanted: WantedRows, *, bad_rows: BadRows) -> LogRows:
+def read_rows(source: Source, wanted: WantedRows, *, bad_rows: BadRows) -> Iterator[FileRows]:
     """The wanted rows of every file of a source; a bad row is an error, or is set aside, as `bad_rows` says."""
-    good: list[pl.DataFrame] = []
-    bad: list[pl.DataFrame] = []
-    files: list[str] = []
-    untyped: set[str] = set()
-    num_read = places_before = 0
+    places_before = 0
     needed = wanted.needed
     for table in read_tables(
         source,
@@ -109,16 +144,14 @@ def read_rows(source: Source, wanted: WantedRows, *, bad_rows: BadRows) -> LogRo
         bad_rows=bad_rows,
         remedy=SKIP_REMEDY,
     ):
-        files.append(table.file)
-        num_read += table.frame.height
+        num_read = table.frame.height
         if not table.columns:
+            yield FileRows(table.file, None, pl.DataFrame(schema=REJECT_SCHEMA), num_read, 0, frozenset())
             continue
         require_columns(needed, present=table.columns, file=table.file, mapper=LOG_MAPPER)
         require_event_columns(wanted.event_values, present=table.columns, file=table.file)
         chosen = wanted.choose(table)
         parsed, rejected = check_rows(chosen, columns=wanted.columns(places_before), table=table, bad_rows=bad_rows)
-        good.append(with_context(parsed.drop(RATING, strict=False), chosen, names=wanted.context))
-        bad.append(rejected)
-        untyped |= table.untyped
+        good = with_context(parsed.drop(RATING, strict=False), chosen, names=wanted.context)
+        yield FileRows(table.file, good, rejected, num_read, table.num_places, table.untyped)
         places_before += table.num_places
-    return LogRows(good, bad, files, num_read, untyped)

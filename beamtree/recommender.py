@@ -118,9 +118,10 @@ class DeepTreeRetriever:
         same data, split and settings find each other's estimator of rectified labels. estimator: makes another one than
         the encoder from the data set and its split; a resumed fit has to be given the same. strategies: how negatives
         are drawn, what labels count and where items are placed, instead of what the settings choose; see
-        `beamtree.training.strategies`. cluster: a Ray cluster that learns and counts, or its address; work_dir has to
-        be on a disk that all nodes share then. progress: show on standard error what was read and how far learning is;
-        by default in a terminal and in a notebook. listen: called with each event of the training, instead.
+        `beamtree.training.strategies`. cluster: a Ray cluster that reads Parquet files, learns and counts, or its
+        address; work_dir has to be on a disk that all nodes share then. progress: show on standard error what was read
+        and how far learning is; by default in a terminal and in a notebook. listen: called with each event of the
+        training, instead.
         """
         try:
             from beamtree.fitting.fit import fit_model
@@ -139,7 +140,7 @@ class DeepTreeRetriever:
         if items is None:
             self._refuse_settings_that_need_items()
         item_table = None if items is None else read_items(items, columns=self._given.log.item_columns)
-        checked = self._read(interactions)
+        checked = self._read(interactions, cluster=cluster, work_dir=work_dir, resume=resume)
         user_table = None if users is None else read_users(users, columns=self._given.log.interaction_columns)
         if user_table is None and self._given.log.user_features:
             raise SettingsError("log.features names columns of a user table: give that too, users=... (--users).")
@@ -184,6 +185,10 @@ class DeepTreeRetriever:
         self._recommender, self._interactions, self._user_table = recommender, checked, user_table
         self._dataset, self._test_metrics, self._test_comparison = dataset, metrics, None
         self._state = state_of_fit(dataset, encoders)
+        if cluster is not None and work_dir is not None:
+            from beamtree.cluster.reading import forget_partitions
+
+            forget_partitions(Path(work_dir))
         return self
 
     def update(
@@ -551,9 +556,20 @@ class DeepTreeRetriever:
             )
         return known
 
-    def _read(self, interactions: InteractionLog | Source) -> InteractionLog:
+    def _read(
+        self,
+        interactions: InteractionLog | Source,
+        *,
+        cluster: "Cluster | str | None" = None,
+        work_dir: str | Path | None = None,
+        resume: bool = False,
+    ) -> InteractionLog:
         if isinstance(interactions, InteractionLog):
             return interactions
+        if cluster is not None and work_dir is not None:
+            from beamtree.cluster.reading import read_log_on_cluster
+
+            return read_log_on_cluster(cluster, interactions, self.config.log, work_dir=Path(work_dir), resume=resume)
         return read_log(interactions, self.config.log)
 
     def _refuse_settings_that_need_items(self) -> None:
@@ -588,9 +604,9 @@ def _computing(cluster: "Cluster | str | None", *, config: Config) -> "Iterator[
     if cluster is None:
         yield LOCAL
         return
-    from beamtree.cluster.connection import Cluster, connected
+    from beamtree.cluster.connection import as_cluster, connected
 
-    chosen = Cluster(cluster) if isinstance(cluster, str) else cluster
+    chosen = as_cluster(cluster)
     with connected(chosen):
         from beamtree.cluster.fitting import cluster_backend
         from beamtree.fitting.computation import learning_device

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,6 +22,8 @@ from beamtree.cli.options import (
     estimators_beside,
     parse_pairs,
 )
+from beamtree.cluster.connection import connected
+from beamtree.cluster.reading import read_log_on_cluster
 from beamtree.config import Config, PresetName
 from beamtree.config.data_sections import ITEMS
 from beamtree.config.loading import merge
@@ -109,11 +112,17 @@ def fit(
     out = out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
-    with claimed_folder(out, otherwise="give another folder with --out"):
+    with claimed_folder(out, otherwise="give another folder with --out"), ExitStack() as opened:
         is_unfinished = chosen.training.asks_estimator and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
         _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
-        interactions = read_log(log, chosen.log, rejects_file=reading.rejects)
+        if machines is None:
+            interactions = read_log(log, chosen.log, rejects_file=reading.rejects)
+        else:
+            opened.enter_context(connected(machines))
+            interactions = read_log_on_cluster(
+                machines, log, chosen.log, work_dir=work_dir, resume=resume, rejects_file=reading.rejects
+            )
         model = DeepTreeRetriever(chosen)
         with fit_progress(log_json) as listen:
             model.fit(

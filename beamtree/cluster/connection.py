@@ -1,12 +1,12 @@
 """Which cluster, how many workers, and how to reach it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from beamtree.errors import InputError
+from beamtree.errors import BeamtreeError, ClusterError, InputError
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Cluster:
         return wanted
 
 
+def as_cluster(cluster: Cluster | str) -> Cluster:
+    """A cluster, or the one at an address."""
+    return Cluster(cluster) if isinstance(cluster, str) else cluster
+
+
 @contextmanager
 def connected(cluster: Cluster) -> Iterator[Any]:
     """Inside, this process is a driver of the cluster; gives the module ray. A connection that was there stays.
@@ -67,6 +72,26 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def results_of(ray: Any, tasks: Sequence[Any]) -> list[Any]:
+    """What tasks of Ray gave. Where some fail, the error of the first, as it was raised there; others are cancelled.
+
+    ClusterError for a task whose workers died again and again.
+    """
+    try:
+        return [ray.get(task) for task in tasks]
+    except BaseException as error:
+        for task in tasks:
+            ray.cancel(task)
+        if isinstance(error, ray.exceptions.RayTaskError) and isinstance(error.cause, BeamtreeError):
+            raise error.cause from None
+        if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
+            raise ClusterError(
+                f"A task could not be finished ({str(error).splitlines()[0]}). Look at the nodes and their memory, and "
+                "run this again."
+            ) from error
+        raise
 
 
 def import_ray() -> Any:

@@ -1,60 +1,61 @@
-"""A log of many files cut into shards by user, once: one task reads a file and deals its rows out to the shards.
+"""A log of many files cut into shards by user, once: whoever reads a shard has whole histories, and only those.
 
-    FOLDER/shard-00012/part-000003.parquet    the rows of file 3 that belong to users of shard 12, in their order
-    FOLDER/shard-00012.allow/...              the lists of items that these users may get, where there are any
-    FOLDER/shard-00012.users/...              the rows of the user table about them, where there is one
-    FOLDER/partition.json                     written last: the partition is complete
-
-Whoever reads a shard has whole histories, and only those.
+The files of the shards are those of `shard_tasks`; `partition.json` is written last: the partition is complete.
 """
 
 import json
-import zlib
+import shutil
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
+from beamtree.cluster.connection import results_of
+from beamtree.cluster.shard_tasks import (
+    ROW_NUMBER,
+    CleanShard,
+    FileShare,
+    WholeLog,
+    clean_shard,
+    read_shared,
+    shard_file,
+    shard_folder,
+    split_allow_lists,
+    split_file,
+    split_users,
+)
 from beamtree.config import LogSettings
-from beamtree.data.columns import ITEM_ID, TIMESTAMP, USER_ID
-from beamtree.data.interactions import InteractionLog, read_interactions, read_log
+from beamtree.data.clean_rows import RowCounts, join_parts, read_report
+from beamtree.data.columns import TIMESTAMP, USER_ID
+from beamtree.data.interactions import InteractionLog, wanted_rows
+from beamtree.data.log_rows import WantedRows
+from beamtree.data.read_report import ReadReport
 from beamtree.data.tables import find_files
-from beamtree.data.users import read_users
-from beamtree.errors import NoRowsError
 from beamtree.retrieval.allow_lists import read_allow_lists
-from beamtree.storage import replace_file, replace_text
-from beamtree.types import Int64Array
+from beamtree.storage import replace_text
 
 COMPLETE = "partition.json"
-ROWS_OF_A_FILE = 2**40
-"""Rows of a log without timestamps are numbered within their file; those of the next file come this much later."""
+SHARDS_PER_WORKER = 4
+BYTES_OF_A_SHARD = 16 * 2**20
+MAX_SHARDS = 4096
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Shards of a log. shards: those that have rows. rows, rejected: of all files, rejected ones left out of rows.
-
-    has_text_users, has_text_items: whether any file has ids that are texts; then all of them are.
-    """
+    """Shards of a log. shards: those that have rows; has_text_users: whether ids of users are texts; counts: of all."""
 
     shards: tuple[int, ...]
-    rows: int
-    rejected: int
     has_text_users: bool
-    has_text_items: bool
+    counts: RowCounts
 
-
-@dataclass(frozen=True)
-class FileShare:
-    """What one file gave to the shards."""
-
-    shards: tuple[int, ...]
-    rows: int = 0
-    rejected: int = 0
-    has_text_users: bool = False
-    has_text_items: bool = False
+    def report(self, log: str, settings: LogSettings, *, rejects_file: str | None = None) -> ReadReport:
+        """The report on the log that was cut; errors as reading it here raises them, where no rows are left."""
+        files = [str(file) for file in find_files(log)]
+        return read_report(self.counts, wanted_rows(settings), source=log, files=files, rejects_file=rejects_file)
 
 
 def partition_by_user(
@@ -67,61 +68,67 @@ def partition_by_user(
     allow_lists: str | None = None,
     user_table: str | None = None,
 ) -> Partition:
-    """Cut a log into shards in a folder that all nodes share, or find it cut there. NoRowsError where none is left."""
+    """Cut a log into shards in a folder that all nodes share, or find it cut there; what is incomplete is made anew.
+
+    Errors are those of reading the log here, but for a log without rows: `Partition.report` refuses it. InputError
+    where the nodes do not share the folder.
+    """
     if (folder / COMPLETE).is_file():
         kept = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
-        return Partition(**{**kept, "shards": tuple(kept["shards"])})
+        return Partition(tuple(kept["shards"]), kept["has_text_users"], RowCounts(**kept["counts"]))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = wanted_rows(settings)
     split, split_lists = ray.remote(num_cpus=1)(split_file), ray.remote(num_cpus=1)(split_allow_lists)
     files = [path.absolute() for path in find_files(log)]
-    shares = [split.remote(path, number, settings, folder, num_shards) for number, path in enumerate(files)]
+    dealing = [
+        split.remote(path, number, wanted, settings.bad_rows, folder, num_shards) for number, path in enumerate(files)
+    ]
     listed = [] if allow_lists is None else [path.absolute() for path in find_files(allow_lists)]
-    dealt = [split_lists.remote(path, number, folder, num_shards) for number, path in enumerate(listed)]
+    beside = [split_lists.remote(path, number, folder, num_shards) for number, path in enumerate(listed)]
     if user_table is not None:
-        dealt.append(ray.remote(num_cpus=1)(split_users).remote(user_table, settings, folder, num_shards))
-    found: list[FileShare] = ray.get(shares)
-    ray.get(dealt)
+        table = str(Path(user_table).absolute())
+        beside.append(ray.remote(num_cpus=1)(split_users).remote(table, settings, folder, num_shards))
+    shares: list[FileShare] = results_of(ray, dealing)
+    results_of(ray, beside)
+    whole = _whole_log(shares, wanted)
+    parts: dict[int, list[int]] = {}
+    for number, share in enumerate(shares):
+        for shard in share.shards:
+            parts.setdefault(shard, []).append(number)
+    clean, told = ray.remote(num_cpus=1)(clean_shard), ray.put(whole)
+    cleaning = {shard: clean.remote(folder, shard, numbers, told) for shard, numbers in sorted(parts.items())}
+    cleaned: dict[int, CleanShard] = dict(zip(cleaning, results_of(ray, list(cleaning.values())), strict=True))
     partition = Partition(
-        shards=tuple(sorted({shard for share in found for shard in share.shards})),
-        rows=sum(share.rows for share in found),
-        rejected=sum(share.rejected for share in found),
-        has_text_users=any(share.has_text_users for share in found),
-        has_text_items=any(share.has_text_items for share in found),
+        shards=tuple(shard for shard, made in cleaned.items() if made.num_kept),
+        has_text_users=whole.columns.schema.get(USER_ID) == pl.String,
+        counts=RowCounts(
+            read=sum(share.num_read for share in shares),
+            rejected=sum(share.num_bad for share in shares),
+            kept=sum(made.num_kept for made in cleaned.values()),
+            distinct=sum(made.num_distinct for made in cleaned.values()),
+            events=dict(sum((Counter(made.events) for made in cleaned.values()), Counter())),
+        ),
     )
-    if not partition.rows:
-        raise NoRowsError(f"{log}: no rows left in {len(files)} files. Loosen the filters, or check the columns.")
     replace_text(folder / COMPLETE, json.dumps(asdict(partition)))
+    for shard in parts:
+        shutil.rmtree(shard_folder(folder, shard), ignore_errors=True)
     return partition
 
 
-def split_file(path: Path, number: int, settings: LogSettings, folder: Path, num_shards: int) -> FileShare:
-    """Deal the rows of one file out to the shards; every file of a shard is there as a whole or not at all."""
-    try:
-        log = read_log(str(path), settings, rejects_file=folder / f"rejects-{number:06d}.csv")
-    except NoRowsError:
-        return FileShare(())
-    frame = log.frame
-    if settings.row_order:
-        frame = frame.with_columns(pl.col(TIMESTAMP) + number * ROWS_OF_A_FILE)
-    shards = _deal(frame, num_shards, suffix="", number=number, folder=folder)
-    texts = {name: frame.schema[name] == pl.String for name in (USER_ID, ITEM_ID)}
-    return FileShare(shards, frame.height, log.report.rows_rejected, texts[USER_ID], texts[ITEM_ID])
+def read_shards(folder: Path, shards: Sequence[int]) -> pl.DataFrame:
+    """The clean rows of some shards, one shard after another, as in `InteractionLog`, and their ROW_NUMBER."""
+    return pl.concat([read_shared(shard_file(folder, shard)) for shard in shards])
 
 
-def split_allow_lists(path: Path, number: int, folder: Path, num_shards: int) -> None:
-    """Deal lists of items, with a row for each user, out in the same way."""
-    _deal(read_allow_lists(str(path)), num_shards, suffix=".allow", number=number, folder=folder)
-
-
-def split_users(table: str, settings: LogSettings, folder: Path, num_shards: int) -> None:
-    """Deal a user table out in the same way; it is read as a whole, so that a column has one type in all shards."""
-    _deal(read_users(table, columns=settings.columns), num_shards, suffix=".users", number=0, folder=folder)
-
-
-def read_shard(folder: Path, shard: int, partition: Partition) -> InteractionLog:
+def read_shard(folder: Path, shard: int) -> InteractionLog:
     """The log of the users of a shard: what reading the whole log gives of them."""
-    frame = read_interactions(shard_folder(folder, shard)).frame
-    texts = [(USER_ID, partition.has_text_users), (ITEM_ID, partition.has_text_items)]
-    return InteractionLog(frame.with_columns(pl.col(name).cast(pl.String) for name, is_text in texts if is_text))
+    return InteractionLog(read_shards(folder, [shard]).drop(ROW_NUMBER))
+
+
+def read_rejects(folder: Path) -> pl.DataFrame:
+    """The bad rows of all files, in the order of the files; there have to be some."""
+    return pl.concat([read_shared(path) for path in sorted(folder.glob("rejects-*.parquet"))])
 
 
 def read_shard_lists(folder: Path, shard: int, partition: Partition) -> pl.DataFrame | None:
@@ -139,22 +146,26 @@ def read_shard_users(folder: Path, shard: int) -> pl.DataFrame | None:
     return pl.read_parquet(place) if place.is_dir() else None
 
 
-def shard_folder(folder: Path, shard: int, *, suffix: str = "") -> Path:
-    """Where the files of a shard lie."""
-    return folder / f"shard-{shard:05d}{suffix}"
+def default_shards(log: str, *, workers: int) -> int:
+    """Into how many shards to cut a log: by its size, and some for each worker."""
+    size = sum(file.stat().st_size for file in find_files(log))
+    return min(MAX_SHARDS, max(SHARDS_PER_WORKER * workers, size // BYTES_OF_A_SHARD))
 
 
-def shard_of_users(users: pl.Series, *, num_shards: int) -> Int64Array:
-    """The shard of each user (n,): a checksum of the id as text, the same on every machine and in every version."""
-    return np.array([zlib.crc32(str(user).encode()) % num_shards for user in users], dtype=np.int64)
+def describe_files(*sources: str) -> list[tuple[str, int, int]]:
+    """Name, bytes and time of the last change of each file behind some paths."""
+    files = [file for source in sources for file in find_files(source)]
+    return [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _deal(frame: pl.DataFrame, num_shards: int, *, suffix: str, number: int, folder: Path) -> tuple[int, ...]:
-    users = frame.select(pl.col(USER_ID).unique())
-    keyed = users.with_columns(pl.Series("shard", shard_of_users(users[USER_ID], num_shards=num_shards)))
-    parts = frame.join(keyed, on=USER_ID, how="left", maintain_order="left").partition_by("shard", as_dict=True)
-    for (shard,), part in parts.items():
-        place = shard_folder(folder, int(shard), suffix=suffix)
-        place.mkdir(parents=True, exist_ok=True)
-        replace_file(place / f"part-{number:06d}.parquet", part.drop("shard").write_parquet)
-    return tuple(sorted(int(shard) for (shard,) in parts))
+def _whole_log(shares: Sequence[FileShare], wanted: WantedRows) -> WholeLog:
+    parts = [share.columns for share in shares if share.columns is not None]
+    columns = join_parts(parts) if parts else pl.DataFrame()
+    times = [time for share in shares for time in share.times]
+    return WholeLog(
+        wanted=wanted,
+        columns=columns,
+        times=pl.Series(TIMESTAMP, times, dtype=columns.schema.get(TIMESTAMP, pl.Int64()), strict=False),
+        untyped=frozenset[str]().union(*(share.untyped for share in shares)),
+        places_before=[0, *accumulate(share.places for share in shares)],
+    )

@@ -20,11 +20,18 @@ import polars as pl
 
 from beamtree.artefact import load_artefact
 from beamtree.cluster.connection import Cluster, connected
-from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists, read_shard_users
+from beamtree.cluster.partition import (
+    Partition,
+    default_shards,
+    describe_files,
+    partition_by_user,
+    read_shard,
+    read_shard_lists,
+    read_shard_users,
+)
 from beamtree.config import LogSettings
 from beamtree.data.columns import USER_ID
 from beamtree.data.raw_ids import id_list
-from beamtree.data.tables import find_files
 from beamtree.errors import BeamtreeError, ClusterError, InputError
 from beamtree.retrieval.allow_lists import by_user
 from beamtree.retrieval.recommender import Recommender
@@ -34,9 +41,6 @@ from beamtree.storage import MANIFEST, file_sha256, replace_file, replace_text
 
 KIND = "beamtree recommendations"
 PARTITION = ".partition"
-SHARDS_PER_WORKER = 4
-BYTES_OF_A_SHARD = 16 * 2**20
-MAX_SHARDS = 4096
 MAX_RETRIES = 5
 """So often a shard is tried again after its actor died; more often, and it is the shard that kills them."""
 
@@ -81,10 +85,13 @@ class Job:
     def identity(self) -> str:
         """Differs where the model, a file of the log or of the lists, or what is asked differs."""
         sources = [source for source in (self.log, self.allow_lists, self.user_table) if source is not None]
-        files = [file for source in sources for file in find_files(source)]
-        seen = [(str(file.absolute()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         asked = {**_wishes(self.options), "context": dict(self.context)}
-        told = [file_sha256(self.model / MANIFEST), seen, self.settings.model_dump(mode="json"), asked]
+        told = [
+            file_sha256(self.model / MANIFEST),
+            describe_files(*sources),
+            self.settings.model_dump(mode="json"),
+            asked,
+        ]
         return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -108,7 +115,7 @@ def recommend_everybody(
     out = out.absolute()
     with connected(cluster) as ray:
         workers = cluster.num_workers()
-        shards = _claim(out, job, num_shards=num_shards or _default_shards(job.log, workers=workers))
+        shards = _claim(out, job, num_shards=num_shards or default_shards(job.log, workers=workers))
         if _is_finished(out):
             return Everybody(len(_finished(out)), len(_finished(out)), users=0, cold=0)
         partition = partition_by_user(
@@ -120,6 +127,7 @@ def recommend_everybody(
             allow_lists=job.allow_lists,
             user_table=job.user_table,
         )
+        partition.report(job.log, job.settings)  # refuses a log without rows
         there = _finished(out)
         missing = [shard for shard in partition.shards if shard not in there]
         on_shard(None, len(missing))
@@ -151,7 +159,7 @@ class ShardRecommender:
         lists = read_shard_lists(folder, shard, self._partition)
         tables = recommend_users(
             self._recommender,
-            read_shard(folder, shard, self._partition),
+            read_shard(folder, shard),
             users=None,
             options=self._job.options,
             allow_lists=None if lists is None else by_user(lists),
@@ -261,11 +269,6 @@ def _write_manifest(out: Path, entries: dict[str, Any]) -> None:
 def _finished(out: Path) -> set[int]:
     """The shards whose files are there."""
     return {int(path.stem.removeprefix("part-")) for path in out.glob("part-*.parquet")}
-
-
-def _default_shards(log: str, *, workers: int) -> int:
-    size = sum(file.stat().st_size for file in find_files(log))
-    return min(MAX_SHARDS, max(SHARDS_PER_WORKER * workers, size // BYTES_OF_A_SHARD))
 
 
 def _wishes(options: RecommendOptions) -> dict[str, Any]:

@@ -5,39 +5,28 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from beamtree.cluster.partition import (
-    FileShare,
-    Partition,
-    read_shard,
-    read_shard_lists,
-    shard_of_users,
-    split_allow_lists,
-    split_file,
-)
+from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists
+from beamtree.cluster.shard_tasks import shard_of_users
 from beamtree.config import ROW_ORDER, LogSettings
 from beamtree.data.interactions import InteractionLog, read_log
+from beamtree.errors import InputError, NoRowsError
+from tests.cluster.tasks_here import TasksHere
 
 SHARDS = 3
 READ = LogSettings()
 
 
-def write(folder: Path, *files: str) -> list[Path]:
-    paths = [folder / f"{number}.csv" for number in range(len(files))]
-    for path, text in zip(paths, files, strict=True):
-        path.write_text(text)
-    return paths
+def write(folder: Path, *files: str) -> Path:
+    """Into a folder of their own, which is returned."""
+    log = folder / "log"
+    log.mkdir()
+    for number, text in enumerate(files):
+        (log / f"{number}.csv").write_text(text)
+    return log
 
 
-def split(paths: list[Path], folder: Path, settings: LogSettings = READ) -> Partition:
-    """In this process, as the tasks of `partition_by_user` do it."""
-    shares = [split_file(path, number, settings, folder, SHARDS) for number, path in enumerate(paths)]
-    return Partition(
-        shards=tuple(sorted({shard for share in shares for shard in share.shards})),
-        rows=sum(share.rows for share in shares),
-        rejected=sum(share.rejected for share in shares),
-        has_text_users=any(share.has_text_users for share in shares),
-        has_text_items=any(share.has_text_items for share in shares),
-    )
+def split(log: Path, folder: Path, settings: LogSettings = READ) -> Partition:
+    return partition_by_user(TasksHere(), str(log), settings=settings, folder=folder, num_shards=SHARDS)
 
 
 def histories(log: InteractionLog) -> dict[object, list[object]]:
@@ -48,50 +37,68 @@ def histories(log: InteractionLog) -> dict[object, list[object]]:
 
 def test_shards_together_are_the_log(tmp_path: Path) -> None:
     rows = [f"{user},{item},{item % 3}" for user in range(20) for item in range(user % 4 + 1)]
-    paths = write(tmp_path, *("user_id,item_id,timestamp\n" + "\n".join(rows[place::2]) + "\n" for place in range(2)))
-    partition = split(paths, tmp_path / "shards")
-    whole = histories(read_log(str(tmp_path / "*.csv"), READ))
-    of_shards = [histories(read_shard(tmp_path / "shards", shard, partition)) for shard in partition.shards]
+    log = write(tmp_path, *("user_id,item_id,timestamp\n" + "\n".join(rows[place::2]) + "\n" for place in range(2)))
+    partition = split(log, tmp_path / "shards")
+    whole = histories(read_log(str(log), READ))
+    of_shards = [histories(read_shard(tmp_path / "shards", shard)) for shard in partition.shards]
     assert sum(len(some) for some in of_shards) == len(whole)
     assert {user: items for some in of_shards for user, items in some.items()} == whole
     assert len(partition.shards) == SHARDS
-    assert (partition.rows, partition.rejected) == (len(rows), 0)
+    assert (partition.counts.distinct, partition.counts.rejected) == (len(rows), 0)
 
 
 def test_ids_are_texts_everywhere_as_soon_as_one_file_has_texts(tmp_path: Path) -> None:
-    paths = write(tmp_path, "user_id,item_id,timestamp\n7,1,1\n", "user_id,item_id,timestamp\nu8,1,2\n7,2,2\n")
-    partition = split(paths, tmp_path / "shards")
-    logs = [read_shard(tmp_path / "shards", shard, partition) for shard in partition.shards]
+    log = write(tmp_path, "user_id,item_id,timestamp\n7,1,1\n", "user_id,item_id,timestamp\nu8,1,2\n7,2,2\n")
+    partition = split(log, tmp_path / "shards")
+    logs = [read_shard(tmp_path / "shards", shard) for shard in partition.shards]
     assert {user: items for log in logs for user, items in histories(log).items()} == {"7": [1, 2], "u8": [1]}
 
 
 def test_rows_without_times_follow_the_order_of_files(tmp_path: Path) -> None:
-    paths = write(tmp_path, "user_id,item_id\n1,9\n1,3\n", "user_id,item_id\n1,5\n")
-    partition = split(paths, tmp_path / "shards", LogSettings(columns={"timestamp": ROW_ORDER}))
+    log = write(tmp_path, "user_id,item_id\n1,9\n1,3\n", "user_id,item_id\n1,5\n")
+    partition = split(log, tmp_path / "shards", LogSettings(columns={"timestamp": ROW_ORDER}))
     (shard,) = partition.shards
-    assert histories(read_shard(tmp_path / "shards", shard, partition)) == {1: [9, 3, 5]}
+    assert histories(read_shard(tmp_path / "shards", shard)) == {1: [9, 3, 5]}
 
 
 def test_a_repeat_in_another_file_is_dropped(tmp_path: Path) -> None:
-    paths = write(tmp_path, *["user_id,item_id,timestamp\n1,9,4\n"] * 2)
-    partition = split(paths, tmp_path / "shards")
-    assert len(read_shard(tmp_path / "shards", partition.shards[0], partition)) == 1
+    log = write(tmp_path, *["user_id,item_id,timestamp\n1,9,4\n"] * 2)
+    partition = split(log, tmp_path / "shards")
+    assert len(read_shard(tmp_path / "shards", partition.shards[0])) == 1
 
 
-def test_a_file_that_the_filters_leave_nothing_of_is_no_error(tmp_path: Path) -> None:
-    (path,) = write(tmp_path, "user_id,item_id,timestamp,rating\n1,9,4,2\n")
-    assert split_file(path, 0, LogSettings(keep={"min_rating": 3.0}), tmp_path / "shards", SHARDS) == FileShare(())
+def test_a_log_that_the_filters_leave_nothing_of_is_refused_but_not_a_file(tmp_path: Path) -> None:
+    rated = "user_id,item_id,timestamp,rating\n1,9,4,{}\n"
+    log = write(tmp_path, rated.format(2), rated.format(5))
+    some, none = (LogSettings(keep={"min_rating": stars}) for stars in (3.0, 6.0))
+    assert split(log, tmp_path / "some", some).report(str(log), some).rows_filtered == 1
+    with pytest.raises(NoRowsError, match="no rows left of 2; 0 were bad and 2 were filtered out"):
+        split(log, tmp_path / "none", none).report(str(log), none)
+
+
+def test_a_folder_that_is_not_shared_is_noticed(tmp_path: Path) -> None:
+    """The driver's node does not see what the tasks of another one wrote."""
+    partition = split(write(tmp_path, "user_id,item_id,timestamp\n1,9,4\n"), tmp_path / "shards")
+    with pytest.raises(InputError, match="a folder that all nodes share"):
+        read_shard(tmp_path / "of_another_node", partition.shards[0])
 
 
 def test_lists_go_to_the_shard_of_their_user(tmp_path: Path) -> None:
-    paths = write(tmp_path, "user_id,item_id,timestamp\n1,9,4\n2,9,4\nx3,9,4\n")
-    partition = split(paths, tmp_path / "shards")
-    pl.DataFrame({"user_id": ["1", "x3"], "allow": [[9], [9, 4]]}).write_parquet(tmp_path / "lists.parquet")
-    split_allow_lists(tmp_path / "lists.parquet", 0, tmp_path / "shards", SHARDS)
+    log = write(tmp_path, "user_id,item_id,timestamp\n1,9,4\n2,9,4\nx3,9,4\n")
+    lists_file = tmp_path / "lists.parquet"
+    pl.DataFrame({"user_id": ["1", "x3"], "allow": [[9], [9, 4]]}).write_parquet(lists_file)
+    partition = partition_by_user(
+        TasksHere(),
+        str(log),
+        settings=READ,
+        folder=tmp_path / "shards",
+        num_shards=SHARDS,
+        allow_lists=str(lists_file),
+    )
     found: dict[object, list[int]] = {}
     for shard in partition.shards:
         lists = read_shard_lists(tmp_path / "shards", shard, partition)
-        users = histories(read_shard(tmp_path / "shards", shard, partition)).keys()
+        users = histories(read_shard(tmp_path / "shards", shard)).keys()
         if lists is not None:
             found |= dict(lists.filter(pl.col("user_id").is_in(list(users))).iter_rows())
     assert found == {"1": [9], "x3": [9, 4]}

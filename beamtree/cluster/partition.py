@@ -76,7 +76,6 @@ def partition_by_user(
     if (folder / COMPLETE).is_file():
         kept = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
         return Partition(tuple(kept["shards"]), kept["has_text_users"], RowCounts(**kept["counts"]))
-    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     wanted = wanted_rows(settings)
     split, split_lists = ray.remote(num_cpus=1)(split_file), ray.remote(num_cpus=1)(split_allow_lists)
@@ -116,14 +115,17 @@ def partition_by_user(
     return partition
 
 
-def read_shards(folder: Path, shards: Sequence[int]) -> pl.DataFrame:
-    """The clean rows of some shards, one shard after another, as in `InteractionLog`, and their ROW_NUMBER."""
-    return pl.concat([read_shared(shard_file(folder, shard)) for shard in shards])
+def read_in_order(folder: Path, shards: Sequence[int]) -> pl.DataFrame:
+    """The clean rows of all shards in the order of the log, as in `InteractionLog`; a column at a time saves memory."""
+    files = [shard_file(folder, shard) for shard in shards]
+    names = [name for name in read_shared(files[0]).columns if name != ROW_NUMBER]
+    order = _read_column(files, ROW_NUMBER).arg_sort()
+    return pl.DataFrame([_read_column(files, name).gather(order) for name in names])
 
 
 def read_shard(folder: Path, shard: int) -> InteractionLog:
     """The log of the users of a shard: what reading the whole log gives of them."""
-    return InteractionLog(read_shards(folder, [shard]).drop(ROW_NUMBER))
+    return InteractionLog(read_shared(shard_file(folder, shard)).drop(ROW_NUMBER))
 
 
 def read_rejects(folder: Path) -> pl.DataFrame:
@@ -169,3 +171,7 @@ def _whole_log(shares: Sequence[FileShare], wanted: WantedRows) -> WholeLog:
         untyped=frozenset[str]().union(*(share.untyped for share in shares)),
         places_before=[0, *accumulate(share.places for share in shares)],
     )
+
+
+def _read_column(files: Sequence[Path], name: str) -> pl.Series:
+    return pl.concat([read_shared(file, columns=[name]).to_series() for file in files])

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beamtree.cluster.connection import Cluster, as_cluster, connected
-from beamtree.cluster.partition import default_shards, describe_files, partition_by_user, read_rejects, read_shards
-from beamtree.cluster.shard_tasks import ROW_NUMBER
+from beamtree.cluster.partition import default_shards, describe_files, partition_by_user, read_in_order, read_rejects
 from beamtree.config import LogSettings
 from beamtree.data.clean_rows import drop_unit_weights
 from beamtree.data.interactions import InteractionLog, read_log
@@ -59,8 +58,7 @@ def read_by_shards(
     if partition.counts.rejected:
         listed = write_rejects(read_rejects(folder), path=rejects_file, source=log)
     report = partition.report(log, settings, rejects_file=listed)
-    rows = read_shards(folder, partition.shards).sort(ROW_NUMBER).drop(ROW_NUMBER)
-    return InteractionLog(drop_unit_weights(rows), report)
+    return InteractionLog(drop_unit_weights(read_in_order(folder, partition.shards)), report)
 
 
 def is_read_by_tasks(source: Source) -> bool:

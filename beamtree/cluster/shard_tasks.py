@@ -138,10 +138,10 @@ def shard_of_users(users: pl.Series, *, num_shards: int) -> Int64Array:
     return np.array([zlib.crc32(str(user).encode()) % num_shards for user in users], dtype=np.int64)
 
 
-def read_shared(path: Path) -> pl.DataFrame:
-    """A file that maybe another node wrote; InputError where it is not to be seen from this one."""
+def read_shared(path: Path, *, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """These columns of a file that maybe another node wrote; InputError where it is not to be seen from this one."""
     try:
-        return pl.read_parquet(path, glob=False)
+        return pl.read_parquet(path, columns=columns, glob=False)
     except FileNotFoundError as missing:
         raise InputError(
             f"Expected a folder that all nodes share, but {path}, which one of them wrote, is not there. Give one on "

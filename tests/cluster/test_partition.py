@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists
+from beamtree.cluster.partition import Partition, partition_by_user, read_shard, read_shard_lists, read_shard_users
 from beamtree.cluster.shard_tasks import shard_of_users
 from beamtree.config import ROW_ORDER, LogSettings
 from beamtree.data.interactions import InteractionLog, read_log
@@ -102,6 +102,26 @@ def test_lists_go_to_the_shard_of_their_user(tmp_path: Path) -> None:
         if lists is not None:
             found |= dict(lists.filter(pl.col("user_id").is_in(list(users))).iter_rows())
     assert found == {"1": [9], "x3": [9, 4]}
+
+
+def test_a_user_table_goes_to_the_shards_of_its_users_whatever_its_columns_are_called(tmp_path: Path) -> None:
+    log = write(tmp_path, "who,item_id\n1,9\n2,9\n3,9\n")
+    users = pl.DataFrame({"who": [3, 2, 1], "shard": ["c", "b", "a"]})
+    users.write_parquet(tmp_path / "users.parquet")
+    partition = partition_by_user(
+        TasksHere(),
+        str(log),
+        settings=LogSettings(columns={"user_id": "who", "timestamp": ROW_ORDER}),
+        folder=tmp_path / "shards",
+        num_shards=SHARDS,
+        user_table=str(tmp_path / "users.parquet"),
+    )
+    tables = {shard: read_shard_users(tmp_path / "shards", shard) for shard in partition.shards}
+    for shard, table in tables.items():
+        assert table is not None
+        assert set(table["user_id"]) == set(read_shard(tmp_path / "shards", shard).frame["user_id"])
+    found = pl.concat([table for table in tables.values() if table is not None]).sort("user_id")
+    assert found.rows() == [(1, "a"), (2, "b"), (3, "c")]
 
 
 @pytest.mark.parametrize("users", [pl.Series([17, 5, 123]), pl.Series(["17", "5", "123"])])

@@ -12,7 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from beamtree import DeepTreeRetriever
-from beamtree.cluster import partition, shard_tasks
+from beamtree.cluster import partition, reading, shard_tasks
 from beamtree.cluster.connection import Cluster
 from beamtree.cluster.reading import is_read_by_tasks, read_by_shards, read_log_on_cluster
 from beamtree.config import ROW_ORDER, LogSettings
@@ -278,12 +278,13 @@ def test_the_command_reads_by_tasks(
     two_nodes: Cluster, rings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = Command(monkeypatch, capsys)
-    made = partition.partition_by_user
     seen: list[Path] = []
-    monkeypatch.setattr(
-        "beamtree.cluster.reading.partition_by_user",
-        lambda *given, **named: (seen.append(named["folder"]), made(*given, **named))[1],
-    )
+
+    def noted(*given: Any, folder: Path, **named: Any) -> partition.Partition:
+        seen.append(folder)
+        return partition.partition_by_user(*given, folder=folder, **named)
+
+    monkeypatch.setattr(reading, "partition_by_user", noted)
     on_cluster = ["--cluster", two_nodes.address, "--workers", "2"]
     done = command("fit", str(rings), "--preset", "instant", "--out", str(tmp_path / "model"), *on_cluster)
     assert done.code == 0, done.err

@@ -160,15 +160,18 @@ def test_the_command_with_lists_for_some_users(
         assert set(found) <= set(allowed)
 
 
-def test_the_command_with_a_user_table(two_nodes: Cluster, tmp_path: Path, command: Command) -> None:
-    """Users get what the same command without a cluster gives them, by the table that is given."""
+def test_the_command_with_a_user_table(
+    two_nodes: Cluster, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users get what the same command without a cluster gives them, by the table that is given, a relative path."""
+    monkeypatch.chdir(tmp_path)
     log, users = log_by_city()
     fitted(log, users).save(tmp_path / "model")
     log.write_csv(tmp_path / "log.csv")
     moved = users.with_columns(pl.col("city").reverse())
     moved.write_csv(tmp_path / "moved.csv")
     what = ["recommend", str(tmp_path / "model"), "--log", str(tmp_path / "log.csv"), "-k", "4"]
-    told = [*what, "--user-table", str(tmp_path / "moved.csv")]
+    told = [*what, "--user-table", "moved.csv"]
     on_cluster = ["--cluster", two_nodes.address, "--workers", "2"]
     assert command(*told, "--out", str(tmp_path / "out"), *on_cluster).code == 0
     assert command(*told, "--out", str(tmp_path / "alone.parquet")).code == 0

@@ -138,7 +138,7 @@ def shard_of_users(users: pl.Series, *, num_shards: int) -> Int64Array:
     return np.array([zlib.crc32(str(user).encode()) % num_shards for user in users], dtype=np.int64)
 
 
-def read_shared(path: Path, *, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def read_shared(path: Path, *, columns: list[str] | None = None) -> pl.DataFrame:
     """These columns of a file that maybe another node wrote; InputError where it is not to be seen from this one."""
     try:
         return pl.read_parquet(path, columns=columns, glob=False)

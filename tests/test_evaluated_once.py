@@ -2,11 +2,10 @@
 
 import pytest
 
-from beamtree import recommender
 from beamtree.data.requests import Requests
 from beamtree.errors import InterruptedTraining
 from beamtree.evaluation.answers import BeamSearch
-from beamtree.recommender import DeepTreeRetriever
+from beamtree.recommender import DeepTreeRetriever, evaluate, fit
 from beamtree.retrieval.result import SearchResult
 from beamtree.training.events import Event, PartsWeighed, StepDone
 from tests.small import small_config, two_group_log
@@ -20,7 +19,8 @@ def test_evaluate_after_fit_does_not_search_again(monkeypatch: pytest.MonkeyPatc
             searches.append(self.beam_width)
             return super().search(requests, k=k)
 
-    monkeypatch.setattr(recommender, "BeamSearch", Counting)
+    monkeypatch.setattr(fit, "BeamSearch", Counting)
+    monkeypatch.setattr(evaluate, "BeamSearch", Counting)
     model = DeepTreeRetriever(small_config()).fit(two_group_log())
     width = model.config.retrieval.beam_width
     assert searches == [width]

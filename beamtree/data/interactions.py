@@ -121,8 +121,12 @@ def read_interactions(
     return _read(source, wanted, bad_rows=bad_rows, rejects_file=rejects_file)
 
 
-def read_log(source: Source, settings: LogSettings, *, rejects_file: str | Path | None = None) -> InteractionLog:
-    """Read a log the way the settings say; see `read_interactions`."""
+def read_log(
+    source: InteractionLog | Source, settings: LogSettings, *, rejects_file: str | Path | None = None
+) -> InteractionLog:
+    """Read a log the way the settings say, unless it was read before; see `read_interactions`."""
+    if isinstance(source, InteractionLog):
+        return source
     return _read(source, wanted_rows(settings), bad_rows=settings.bad_rows, rejects_file=rejects_file)
 
 

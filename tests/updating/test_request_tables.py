@@ -64,7 +64,7 @@ def test_an_update_goes_on_with_users_and_contexts(folder: Path, tmp_path: Path)
     moved = pl.DataFrame({"user_id": ["u01", "u30"], "city": ["Oslo", "Rome"]})
     model.update(log_of(first_time=100, users=31), users=moved, force=True, progress=False)
     model.save(tmp_path / "updated")
-    log = DeepTreeRetriever.load(tmp_path / "updated")._update_state().log
+    log = DeepTreeRetriever.load(tmp_path / "updated").fitted.update_state().log
     assert log.user_table is not None
     assert dict(log.user_table.iter_rows()) == dict(USERS.iter_rows()) | dict(moved.iter_rows())
     assert log.user_table["user_id"].to_list() == log.users.ids.to_list()
@@ -75,7 +75,7 @@ def test_an_update_goes_on_with_users_and_contexts(folder: Path, tmp_path: Path)
 def test_new_rows_without_the_column_have_no_context_and_values_of_another_type_are_refused(folder: Path) -> None:
     model = DeepTreeRetriever.load(folder)
     model.update(log_of(first_time=100).drop("device"), force=True, progress=False)
-    context = model._update_state().log.context
+    context = model.fitted.update_state().log.context
     assert context is not None
     assert context["device"].null_count() == 180
     with pytest.raises(DataError, match="a column that the model was not fitted with: town"):

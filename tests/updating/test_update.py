@@ -74,8 +74,7 @@ def test_new_rows_items_and_users_are_learned(fitted: Path) -> None:
     assert after.popularity[-2:].sum() > 0
     assert after.data_fingerprint != before.data_fingerprint
     assert after.training["updates"][0]["rows"] == len(new.frame)
-    assert model._state is not None
-    assert len(model._state.log.users) == 121
+    assert len(model.fitted.update_state().log.users) == 121
     known = [new.frame["item_id"][0]]
     found = model.recommend_histories([known], k=20)
     assert found.height == 20
@@ -110,8 +109,7 @@ def test_counts_are_those_of_all_rows(fitted: Path) -> None:
     model = DeepTreeRetriever.load(fitted)
     new = later(OLD, users=40)
     model.update(new, force=True, progress=False)
-    artefact, state = model.recommender.artefact, model._state
-    assert state is not None
+    artefact, state = model.recommender.artefact, model.fitted.update_state()
     everything = np.bincount(state.log.sequences.items, minlength=artefact.tree.num_items)
     held_out = everything - artefact.popularity
     assert (held_out >= 0).all()
@@ -201,9 +199,8 @@ def scrambled(model: DeepTreeRetriever) -> DeepTreeRetriever:
     items = np.random.default_rng(0).permutation(tree.num_items).astype(np.int32)
     moved = ItemTree(tree.branching, items)
     table = move_leaf_rows(artefact.weights["tower/node_table"], tree, moved)
-    model._recommender = Recommender(
-        replace(artefact, tree=moved, weights={**artefact.weights, "tower/node_table": table})
-    )
+    changed = replace(artefact, tree=moved, weights={**artefact.weights, "tower/node_table": table})
+    model._fitted = model.fitted.answering_with(Recommender(changed))
     return model
 
 

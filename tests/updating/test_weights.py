@@ -45,7 +45,7 @@ def test_an_update_counts_new_rows_by_their_events_and_lets_old_ones_age(model_f
     model = DeepTreeRetriever.load(model_folder)
     new = shop_log(first_day=20, bought="new", seed=1)
     model.update(new, force=True, progress=False)
-    weights = model._update_state().log.sequences.weights
+    weights = model.fitted.update_state().log.sequences.weights
     assert weights is not None
     by_user = weights.reshape(30, 20)
     assert not by_user[:, [*range(8), *range(10, 18)]].any(), "views are history"
@@ -54,7 +54,7 @@ def test_an_update_counts_new_rows_by_their_events_and_lets_old_ones_age(model_f
     found = model.recommend_histories([["i1", "i2"]], k=1, exclude_seen=True)
     assert found["item_id"].to_list() == ["new"]
     model.save(model_folder)
-    again = DeepTreeRetriever.load(model_folder)._update_state().log.sequences.weights
+    again = DeepTreeRetriever.load(model_folder).fitted.update_state().log.sequences.weights
     assert again is not None
     assert again.tobytes() == weights.tobytes()
 

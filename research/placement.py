@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from beamtree.baselines.trees.rebuilt_rows import rebuild_rows
+from beamtree.baselines.trees.tdm import rebuild_rows
 from beamtree.training.placement import AUCTION, PUBLISHED, StagedPlacement, keep_rows, move_leaf_rows
 from beamtree.tree.assign import Assign, assign_balanced
 from beamtree.types import Float64Array

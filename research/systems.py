@@ -9,9 +9,7 @@ from research.bounded import BoundedDtr
 from research.perturbation import PerturbedDtr
 from research.variants import AdaptiveDtr, DrawnDtr, LabelledDtr, PlacedDtr
 
-_learned = partial(
-    Entry, not_simple=lambda _dataset, _config: "it is for research", libraries=("torch",), extra="train", learns=True
-)
+_learned = partial(Entry, libraries=("torch",), extra="train", learns=True)
 _ENTRIES = (
     _learned(AdaptiveDtr, "DTR(U) with more negatives on deeper levels"),
     _learned(DrawnDtr, "DTR(T) with another start, correction or mode of the draws down the tree"),

@@ -6,12 +6,12 @@ for another is B[item, other] = -P[item, other] / P[other, other], 0 for itself.
 
 import numpy as np
 
-from beamtree.baselines.interaction_matrix import interaction_matrix
-from beamtree.baselines.popularity import popular_items
+from beamtree.baselines.interaction_matrix import interaction_matrix, training_matrix
+from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.tuning import choose
 from beamtree.data.dataset import Dataset
-from beamtree.data.requests import Histories, Requests
+from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.errors import BaselineUnavailable
 from beamtree.evaluation.answers import ScoredItems
@@ -35,20 +35,16 @@ class Ease:
             raise BaselineUnavailable(
                 f"ease inverts a matrix of items x items: at most {MAX_ITEMS:,} items, and this log has {num_items:,}."
             )
-        spans = Histories(dataset.sequences.items, split.train.start, split.train.end)
-        had = interaction_matrix(spans, num_items=num_items)
+        had = training_matrix(dataset, split)
         together = (had.T @ had).toarray().astype(np.float64)
-        counts = popular_items(dataset, split).counts.astype(np.float32)
 
         def with_lambda(regularisation: float) -> ScoredItems:
             votes = _votes(together, regularisation=regularisation)
 
             def score(requests: Requests) -> Float32Array:
-                scores = np.asarray(interaction_matrix(requests.histories, num_items=num_items) @ votes)
-                scores[requests.histories.lengths == 0] = counts
-                return scores
+                return np.asarray(interaction_matrix(requests.histories, num_items=num_items) @ votes)
 
-            return ScoredItems(score, num_items=num_items)
+            return scored_or_popular(score, dataset, split)
 
         return choose(LAMBDAS, with_lambda, dataset, split, name=self.name, budget=budget)
 

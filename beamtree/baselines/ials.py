@@ -4,12 +4,12 @@ from itertools import product
 
 import numpy as np
 
-from beamtree.baselines.interaction_matrix import interaction_matrix
-from beamtree.baselines.popularity import popular_items
+from beamtree.baselines.interaction_matrix import interaction_matrix, training_matrix
+from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.tuning import choose
 from beamtree.data.dataset import Dataset
-from beamtree.data.requests import Histories, Requests
+from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems
 from beamtree.types import Float32Array
@@ -31,10 +31,7 @@ class Ials:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits
 
-        num_items = len(dataset.items)
-        spans = Histories(dataset.sequences.items, split.train.start, split.train.end)
-        had = interaction_matrix(spans, num_items=num_items)
-        counts = popular_items(dataset, split).counts.astype(np.float32)
+        had = training_matrix(dataset, split)
 
         def factorised(setting: tuple[int, float, float]) -> ScoredItems:
             factors, alpha, regularisation = setting
@@ -49,14 +46,13 @@ class Ials:
                 model.fit(had, show_progress=False)
 
             def score(requests: Requests) -> Float32Array:
-                asking = interaction_matrix(requests.histories, num_items=num_items)
+                asking = interaction_matrix(requests.histories, num_items=len(dataset.items))
                 with threadpool_limits(limits=1, user_api="blas"):
                     folded_in = model.recalculate_user(np.arange(len(requests)), asking)
                 scores: Float32Array = folded_in @ model.item_factors.T
-                scores[requests.histories.lengths == 0] = counts
                 return scores
 
-            return ScoredItems(score, num_items=num_items)
+            return scored_or_popular(score, dataset, split)
 
         grid = product(FACTORS, ALPHAS, REGULARISATIONS)
         return choose(grid, factorised, dataset, split, name=self.name, budget=budget)

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Histories
+from beamtree.data.split import Split
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -21,3 +23,9 @@ def interaction_matrix(histories: Histories, *, num_items: int) -> "csr_matrix":
     matrix.sum_duplicates()
     matrix.data[:] = 1
     return matrix
+
+
+def training_matrix(dataset: Dataset, split: Split) -> "csr_matrix":
+    """The matrix of the training spans."""
+    spans = Histories(dataset.sequences.items, split.train.start, split.train.end)
+    return interaction_matrix(spans, num_items=len(dataset.items))

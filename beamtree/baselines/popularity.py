@@ -1,5 +1,6 @@
 """The items with most training interactions: the same for all users, except for filters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,7 +9,7 @@ from beamtree.baselines.protocol import Budget
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
-from beamtree.evaluation.answers import empty_result
+from beamtree.evaluation.answers import ScoredItems, empty_result
 from beamtree.model.counting import count_items
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array, Int64Array
@@ -59,3 +60,15 @@ def popular_items(dataset: Dataset, split: Split) -> PopularItems:
     return PopularItems(
         count_items(sequences.items, split.train, num_items=len(dataset.items), weights=sequences.weights)
     )
+
+
+def scored_or_popular(score: Callable[[Requests], Float32Array], dataset: Dataset, split: Split) -> ScoredItems:
+    """Answers by scores as in `ScoredItems`; popular items where the history is empty."""
+    counts = popular_items(dataset, split).counts.astype(np.float32)
+
+    def filled(requests: Requests) -> Float32Array:
+        scores = score(requests)
+        scores[requests.histories.lengths == 0] = counts
+        return scores
+
+    return ScoredItems(filled, num_items=len(counts))

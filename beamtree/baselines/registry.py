@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -38,13 +37,13 @@ class Entry:
     """One baseline.
 
     make: gives an unfitted one. libraries: modules that it imports when it is fitted; extra: what installs them.
-    learns: by gradients or alternating steps, instead of counting or a closed form. not_simple: why it does
-    not stand beside every model on this data and under these settings, and how to get it; None where it does.
+    learns: by gradients or alternating steps, instead of counting or a closed form. not_simple: of `BASELINES`, why it
+    does not stand beside every model on this data and under these settings, and how to get it; None where it does.
     """
 
     make: Callable[[], Baseline]
     description: str
-    not_simple: Callable[[Dataset, Config], str | None]
+    not_simple: Callable[[Dataset, Config], str | None] = lambda _dataset, _config: None
     libraries: tuple[str, ...] = ()
     extra: str = "baselines"
     learns: bool = False
@@ -58,10 +57,6 @@ class Entry:
                 f"{baseline.name} needs {' and '.join(missing)}: pip install 'beamtree[{self.extra}]'."
             )
         return baseline.fit(dataset, split, budget=budget)
-
-
-def _always(_dataset: Dataset, _config: Config) -> None:
-    return None
 
 
 def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
@@ -104,20 +99,20 @@ def _encoder(baseline: NextItem, description: str) -> tuple[Entry, Entry]:
     """An encoder alone, and with item-to-item."""
     mixed, weighed = WithItemToItem(baseline), f"{baseline.name} and item-to-item, weighed on validation users"
     return (
-        Entry(partial(_itself, baseline), description, _takes_minutes, ("torch",), extra="train", learns=True),
-        Entry(partial(_itself, mixed), weighed, _takes_minutes, ("torch",), extra="train", learns=True),
+        Entry(lambda: baseline, description, _takes_minutes, ("torch",), extra="train", learns=True),
+        Entry(lambda: mixed, weighed, _takes_minutes, ("torch",), extra="train", learns=True),
     )
 
 
-def _itself(baseline: Baseline) -> Baseline:
-    return baseline
+def _given(baseline: Baseline) -> Entry:
+    return Entry(lambda: baseline, "given by the caller")
 
 
 _ENTRIES = (
-    Entry(Popularity, "most training interactions", _always),
+    Entry(Popularity, "most training interactions"),
     Entry(TrendPopularity, "most interactions before the request, older ones counting less", _without_clock),
     Entry(PersonalFrequency, "what the person had most often and most recently, then popular items", _without_repeats),
-    Entry(ItemToItem, "what followed the latest items of the history most often", _always),
+    Entry(ItemToItem, "what followed the latest items of the history most often"),
     Entry(TfidfKnn, "what people with similar histories had", _large_for_knn, libraries=("scipy",)),
     Entry(Ease, "linear item-to-item weights in closed form", _large_for_ease, libraries=("scipy",)),
     Entry(
@@ -156,7 +151,7 @@ def choose_baselines(asked: Asked, dataset: Dataset, *, config: Config) -> dict[
     for other in others:
         if other.name in BASELINES or other.name in chosen:
             raise InputError(f"There is a baseline {other.name!r} already. Give yours another name.")
-        chosen[other.name] = Entry(partial(_itself, other), "given by the caller", _always)
+        chosen[other.name] = _given(other)
     return chosen
 
 

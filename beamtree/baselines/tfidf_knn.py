@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from beamtree.baselines.interaction_matrix import interaction_matrix
+from beamtree.baselines.interaction_matrix import interaction_matrix, training_matrix
 from beamtree.baselines.popularity import popular_items
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.tuning import choose
 from beamtree.data.dataset import Dataset
-from beamtree.data.requests import Histories, Requests
+from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems
 from beamtree.types import Float32Array
@@ -35,8 +35,7 @@ class TfidfKnn:
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> ScoredItems:
         """As `Baseline.fit`."""
         num_items = len(dataset.items)
-        spans = Histories(dataset.sequences.items, split.train.start, split.train.end)
-        had = interaction_matrix(spans, num_items=num_items)
+        had = training_matrix(dataset, split)
         idf = np.log1p(had.shape[0] / np.maximum(1, np.bincount(had.indices, minlength=num_items))).astype(np.float32)
         spans_by_item = _unit_rows(had, idf).T.tocsr()
         others = popular_items(dataset, split).below_zero()
@@ -49,7 +48,7 @@ class TfidfKnn:
 
             return ScoredItems(score, num_items=num_items)
 
-        counts = [count for count in NEIGHBOURS if count <= len(spans)] or [len(spans)]
+        counts = [count for count in NEIGHBOURS if count <= had.shape[0]] or [had.shape[0]]
         return choose(counts, with_neighbours, dataset, split, name=self.name, budget=budget)
 
 

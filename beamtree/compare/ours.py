@@ -3,9 +3,10 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from beamtree.baselines.protocol import Baseline, Budget
+from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Entry
 from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.config import Config, PresetName
@@ -70,17 +71,7 @@ class Preset:
 
 
 def _entry(name: str, preset: PresetName, description: str, *, learns: bool) -> Entry:
-    def make() -> Baseline:
-        return Preset(name, preset)
-
-    return Entry(
-        make,
-        description,
-        not_simple=lambda _dataset, _config: "it is no baseline",
-        libraries=("torch",),
-        extra="train",
-        learns=learns,
-    )
+    return Entry(partial(Preset, name, preset), description, libraries=("torch",), extra="train", learns=learns)
 
 
 OURS = {

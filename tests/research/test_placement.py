@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beamtree.baselines.trees.rebuilt_rows import rebuild_rows
+from beamtree.baselines.trees.tdm import rebuild_rows
 from beamtree.errors import InterruptedTraining
 from beamtree.fitting.run import WorkDirectory
 from beamtree.training.events import Event

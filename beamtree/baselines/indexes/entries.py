@@ -12,8 +12,6 @@ from beamtree.baselines.indexes.sasrec_vectors import sasrec_vectors
 from beamtree.baselines.indexes.scann import PUBLISHED_SCANN, SCANN
 from beamtree.baselines.indexes.vectors import MakeVectors
 from beamtree.baselines.registry import Entry
-from beamtree.config import Config
-from beamtree.data.dataset import Dataset
 
 _INDEXES: tuple[tuple[str, str, BuildIndex, tuple[str, ...]], ...] = (
     ("scann", "ScaNN, sqrt(items) leaves, reordered by exact scores", SCANN, ("scann",)),
@@ -29,16 +27,10 @@ _SOURCES: tuple[tuple[str, str, MakeVectors], ...] = (
     ("sasrec", "SASRec's item vectors and query", sasrec_vectors),
 )
 
-
-def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
-    return "Vectors and their indexes take minutes to learn: beamtree compare has them."
-
-
 ENTRIES: tuple[Entry, ...] = tuple(
     Entry(
         partial(IndexBaseline, f"{index}-{source}", vectors=vectors, build=build),
         f"{what} over {whose}",
-        _takes_minutes,
         libraries=("torch", *libraries),
         extra="baselines,train",
         learns=True,

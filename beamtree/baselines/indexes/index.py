@@ -1,5 +1,7 @@
 """Indexes over vectors, and search with filters over them."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -20,32 +22,23 @@ MIN_ITEMS = 16
 REQUESTS_AT_A_TIME = 1024
 
 
-class VectorIndex(Protocol):
-    """Finds vectors of high inner product with a query. effort_name, efforts, index_bytes: as in `protocol.Index`."""
+SearchVectors = Callable[[Float32Array, int, int], SearchResult]
+"""From queries (queries, size), k and an effort to up to k items (queries, k), -1 with score -inf where fewer were
+found."""
 
-    @property
-    def effort_name(self) -> str:
-        """What the knob is called."""
-        ...
 
-    @property
-    def efforts(self) -> tuple[int, ...]:
-        """Where it may be tried, rising."""
-        ...
+@dataclass(frozen=True, eq=False)
+class VectorIndex:
+    """Finds vectors of high inner product with a query. effort_name, efforts, index_bytes: as in `protocol.Index`.
 
-    @property
-    def usual_effort(self) -> int:
-        """The default effort, one of the efforts."""
-        ...
+    usual_effort: the default effort, one of the efforts.
+    """
 
-    @property
-    def index_bytes(self) -> int:
-        """What a search keeps in memory."""
-        ...
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """Up to k items (queries, k) for queries (queries, size), -1 with score -inf where fewer were found."""
-        ...
+    search: SearchVectors
+    effort_name: str
+    efforts: tuple[int, ...]
+    usual_effort: int
+    index_bytes: int
 
 
 class BuildIndex(Protocol):
@@ -104,7 +97,7 @@ class IndexedItems:
             of_this_count = np.flatnonzero(asked_for == count)
             for first in range(0, len(of_this_count), REQUESTS_AT_A_TIME):
                 rows = of_this_count[first : first + REQUESTS_AT_A_TIME]
-                found = self.index.search(queries[rows], k=count, effort=self.effort)
+                found = self.index.search(queries[rows], count, self.effort)
                 for place, row in enumerate(rows.tolist()):
                     excluded = None if requests.excluded is None else requests.excluded.of(row)
                     is_eligible = _Eligible(requests.allowed, excluded)

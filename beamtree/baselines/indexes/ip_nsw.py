@@ -6,12 +6,11 @@ search, 100 and 150, the greater is taken, as for its trees.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from beamtree.baselines.indexes.faiss_search import one_faiss_thread, serialised_bytes, with_nothing
-from beamtree.baselines.indexes.index import rising
+from beamtree.baselines.indexes.index import VectorIndex, rising
 from beamtree.baselines.indexes.vectors import TrainingQueries
 from beamtree.baselines.protocol import Budget
 from beamtree.retrieval.result import SearchResult
@@ -28,7 +27,7 @@ class IpNsw:
     build_width: int = 100
     width: int = 150
 
-    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "IpNswIndex":
+    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """As `BuildIndex`. Built by one thread: with several, the graph would depend on their timing."""
         import faiss
 
@@ -37,24 +36,11 @@ class IpNsw:
         graph.hnsw.efConstruction = self.build_width
         with one_faiss_thread():
             graph.add(vectors)
+
+        def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+            params = faiss.SearchParametersHNSW(efSearch=max(effort, k))  # no narrower than k
+            scores, items = graph.search(queries, k, params=params)
+            return with_nothing(items.astype(np.int32), scores)
+
         efforts = rising(*CANDIDATES, self.width, most=max(2000, self.width))
-        return IpNswIndex(graph, efforts, self.width, serialised_bytes(graph))
-
-
-@dataclass(frozen=True, eq=False)
-class IpNswIndex:
-    """A graph over the vectors, which it holds."""
-
-    graph: Any
-    efforts: tuple[int, ...]
-    usual_effort: int
-    index_bytes: int
-    effort_name = "ef"
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """As `VectorIndex.search`; no narrower than k."""
-        import faiss
-
-        params = faiss.SearchParametersHNSW(efSearch=max(effort, k))
-        scores, items = self.graph.search(queries, k, params=params)
-        return with_nothing(items.astype(np.int32), scores)
+        return VectorIndex(search, "ef", efforts, self.width, serialised_bytes(graph))

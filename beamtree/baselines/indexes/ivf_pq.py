@@ -6,12 +6,11 @@ residuals from the list's centre in a byte for every two dimensions, a quarter o
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
 from beamtree.baselines.indexes.faiss_search import serialised_bytes, with_nothing
-from beamtree.baselines.indexes.index import POWERS, rising
+from beamtree.baselines.indexes.index import POWERS, VectorIndex, rising
 from beamtree.baselines.indexes.vectors import TrainingQueries
 from beamtree.baselines.protocol import Budget
 from beamtree.retrieval.result import SearchResult
@@ -27,7 +26,7 @@ class IvfPq:
 
     dims_per_byte: int = 2
 
-    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "IvfPqIndex":
+    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """As `BuildIndex`."""
         import faiss
 
@@ -36,33 +35,17 @@ class IvfPq:
         lists = max(1, min(4 * isqrt(count), count // SMALLEST_LIST))
         codes = size // self.dims_per_byte if size % self.dims_per_byte == 0 else size
         bits = min(8, count.bit_length() - 1)
-        centres = faiss.IndexFlatIP(size)
-        index = faiss.IndexIVFPQ(centres, size, lists, codes, bits, faiss.METRIC_INNER_PRODUCT)
+        index = faiss.IndexIVFPQ(faiss.IndexFlatIP(size), size, lists, codes, bits, faiss.METRIC_INNER_PRODUCT)
         for clustering in (index.cp, index.pq.cp):
             clustering.seed = budget.seed % 2**31
             clustering.min_points_per_centroid = 1
         index.train(vectors)
         index.add(vectors)
+
+        def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+            """Scores are those of the quantised vectors."""
+            scores, items = index.search(queries, k, params=faiss.SearchParametersIVF(nprobe=effort))
+            return with_nothing(items.astype(np.int32), scores)
+
         usual = max(1, lists // 4)
-        efforts = rising(*POWERS, usual, most=lists)
-        # The Python object that owns the centres goes along: faiss holds a bare pointer to them.
-        return IvfPqIndex(index, centres, efforts, usual, serialised_bytes(index))
-
-
-@dataclass(frozen=True, eq=False)
-class IvfPqIndex:
-    """Inverted lists, and their centres (which faiss finds through a pointer)."""
-
-    lists: Any
-    centres: Any
-    efforts: tuple[int, ...]
-    usual_effort: int
-    index_bytes: int
-    effort_name = "probes"
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """As `VectorIndex.search`; scores are those of the quantised vectors."""
-        import faiss
-
-        scores, items = self.lists.search(queries, k, params=faiss.SearchParametersIVF(nprobe=effort))
-        return with_nothing(items.astype(np.int32), scores)
+        return VectorIndex(search, "probes", rising(*POWERS, usual, most=lists), usual, serialised_bytes(index))

@@ -11,21 +11,19 @@ Sizes of the paper: 8 steps of 256 codewords, 4 residual blocks of width 256. Le
   than codewords, and they would learn its vectors by heart. Only codes, additive codebooks and network are kept.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beamtree.baselines.indexes.faiss_search import serialised_bytes
-from beamtree.baselines.indexes.index import rising
+from beamtree.baselines.indexes.index import VectorIndex, rising
 from beamtree.baselines.indexes.vectors import TrainingQueries
 from beamtree.baselines.protocol import Budget
 from beamtree.errors import BaselineUnavailable
 from beamtree.retrieval.result import SearchResult
-from beamtree.types import NOTHING, AnyArray, Float32Array
-
-if TYPE_CHECKING:
-    from beamtree.baselines.indexes.qinco_network import QincoNetwork
+from beamtree.types import NOTHING, AnyArray, Float32Array, Int64Array
 
 MAX_ITEMS = 500_000
 """Encoding these takes about ten minutes on two cores."""
@@ -49,7 +47,7 @@ class Qinco:
     max_vectors: int = 100_000
     shortlist: int = 200
 
-    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "QincoIndex":
+    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """As `BuildIndex`."""
         from beamtree.baselines.indexes.qinco_network import QincoNetwork, train_qinco
 
@@ -66,43 +64,34 @@ class Qinco:
         train_qinco(network, scaled, epochs=self.epochs, max_vectors=self.max_vectors, budget=budget)
         codes = network.encode(scaled)
         additive = additive_index(codes, start=start, vectors=network.decode(codes))
+        network.eval()
+
+        def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+            _, shortlists = additive.search(queries, min(max(effort, k), count))
+            return _ranked(shortlists, lambda items: network.decode(codes[items]) * scale, queries, k=k)
+
         usual = min(self.shortlist, count)
-        efforts = rising(*SHORTLISTS, usual, most=count)
-        return QincoIndex(network.eval(), additive, codes, scale, efforts, usual)
+        # Codes are counted once: the additive index, which has a copy of them, could share them.
+        held = serialised_bytes(additive) + sum(each.nbytes for each in network.parameters())
+        return VectorIndex(search, "shortlist", rising(*SHORTLISTS, usual, most=count), usual, held)
 
 
-@dataclass(frozen=True, eq=False)
-class QincoIndex:
-    """codes: (items, steps), uint8, which the additive index has a copy of; scale: of what the network decodes to."""
-
-    network: "QincoNetwork"
-    additive: Any
-    codes: AnyArray
-    scale: np.float32
-    efforts: tuple[int, ...]
-    usual_effort: int
-    effort_name = "shortlist"
-
-    @property
-    def index_bytes(self) -> int:
-        """The codes with the additive codebooks, and the network; codes are counted once, they could be shared."""
-        return serialised_bytes(self.additive) + sum(each.nbytes for each in self.network.parameters())
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """As `VectorIndex.search`; items that several queries have on their shortlists are decoded once."""
-        _, shortlists = self.additive.search(queries, min(max(effort, k), len(self.codes)))
-        met, places = np.unique(shortlists, return_inverse=True)
-        decoded = self.network.decode(self.codes[met]) * self.scale if len(met) else np.empty((0, queries.shape[1]))
-        places = places.reshape(shortlists.shape)
-        scores = np.empty(shortlists.shape, dtype=np.float32)
-        block = max(1, CANDIDATES_AT_A_TIME // shortlists.shape[1])
-        for first in range(0, len(queries), block):
-            rows = slice(first, first + block)
-            scores[rows] = np.einsum("qsd,qd->qs", decoded[places[rows]], queries[rows])
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        items = np.take_along_axis(shortlists, best, axis=1).astype(np.int32)
-        assert (items != NOTHING).all(), "the additive index scores every item"
-        return SearchResult(items, np.take_along_axis(scores, best, axis=1))
+def _ranked(
+    shortlists: Int64Array, decode: Callable[[Int64Array], Float32Array], queries: Float32Array, *, k: int
+) -> SearchResult:
+    """The best k of the shortlists (queries, items); items that several queries have on theirs are decoded once."""
+    met, places = np.unique(shortlists, return_inverse=True)
+    decoded = decode(met) if len(met) else np.empty((0, queries.shape[1]))
+    places = places.reshape(shortlists.shape)
+    scores = np.empty(shortlists.shape, dtype=np.float32)
+    block = max(1, CANDIDATES_AT_A_TIME // shortlists.shape[1])
+    for first in range(0, len(queries), block):
+        rows = slice(first, first + block)
+        scores[rows] = np.einsum("qsd,qd->qs", decoded[places[rows]], queries[rows])
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    items = np.take_along_axis(shortlists, best, axis=1).astype(np.int32)
+    assert (items != NOTHING).all(), "the additive index scores every item"
+    return SearchResult(items, np.take_along_axis(scores, best, axis=1))
 
 
 def residual_codebooks(vectors: Float32Array, *, steps: int, seed: int) -> Float32Array:

@@ -15,19 +15,17 @@ Left open or chosen here:
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from beamtree.baselines.indexes.faiss_search import serialised_bytes, with_nothing
-from beamtree.baselines.indexes.index import POWERS, rising
+from beamtree.baselines.indexes.index import POWERS, VectorIndex, rising
 from beamtree.baselines.indexes.vectors import TrainingQueries
 from beamtree.baselines.protocol import Budget
+from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array, Int64Array
-
-if TYPE_CHECKING:
-    from beamtree.baselines.indexes.rotlex_router import Router
 
 SMALLEST_BUCKET = 8
 
@@ -43,7 +41,7 @@ class Rotlex:
     epochs_per_round: int = 20
     searched_share: float = 1 / 8
 
-    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "RotlexIndex":
+    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """As `BuildIndex`."""
         from beamtree.baselines.indexes.rotlex_router import learn_buckets
 
@@ -58,46 +56,24 @@ class Rotlex:
             budget=budget,
         )
         buckets = branching**2
-        usual = max(1, round(buckets * self.searched_share))
         lists = bucket_lists(vectors, bucket_of_item, buckets=buckets)
-        return RotlexIndex(router, lists, rising(*POWERS, usual, most=buckets), usual)
+
+        def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+            """Scores are exact."""
+            if len(queries) == 0:
+                return empty_result(0, k=k)
+            searched, log_probabilities = router.best_buckets(queries, count=min(effort, buckets))
+            lists.nprobe = searched.shape[1]
+            scores, items = lists.search_preassigned(queries, k, searched, log_probabilities)
+            return with_nothing(items.astype(np.int32), scores)
+
+        usual = max(1, round(buckets * self.searched_share))
+        held = serialised_bytes(lists) + router.search_bytes
+        return VectorIndex(search, "buckets", rising(*POWERS, usual, most=buckets), usual, held)
 
 
-@dataclass(frozen=True, eq=False)
-class RotlexIndex:
-    """lists: the vectors in their buckets; router: which buckets to scan."""
-
-    router: "Router"
-    lists: "BucketLists"
-    efforts: tuple[int, ...]
-    usual_effort: int
-    effort_name = "buckets"
-
-    @property
-    def index_bytes(self) -> int:
-        """The vectors in their buckets, the encoder of queries and the nodes."""
-        return serialised_bytes(self.lists.index) + self.router.search_bytes
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """As `VectorIndex.search`; scores are exact."""
-        if len(queries) == 0:
-            return SearchResult(np.empty((0, k), dtype=np.int32), np.empty((0, k), dtype=np.float32))
-        buckets, log_probabilities = self.router.best_buckets(queries, count=min(effort, self.efforts[-1]))
-        self.lists.index.nprobe = buckets.shape[1]
-        scores, items = self.lists.index.search_preassigned(queries, k, buckets, log_probabilities)
-        return with_nothing(items.astype(np.int32), scores)
-
-
-@dataclass(frozen=True, eq=False)
-class BucketLists:
-    """Inverted lists of faiss, and the quantiser that faiss wants to go with them, which holds nothing."""
-
-    index: Any
-    quantiser: Any
-
-
-def bucket_lists(vectors: Float32Array, bucket_of_item: Int64Array, *, buckets: int) -> BucketLists:
-    """The vectors (items, size) in the buckets (items,) that they were assigned to."""
+def bucket_lists(vectors: Float32Array, bucket_of_item: Int64Array, *, buckets: int) -> Any:
+    """Inverted lists of faiss: the vectors (items, size) in the buckets (items,) that they were assigned to."""
     import faiss
     from faiss.contrib.ivf_tools import add_preassigned
 
@@ -105,4 +81,4 @@ def bucket_lists(vectors: Float32Array, bucket_of_item: Int64Array, *, buckets: 
     index = faiss.IndexIVFFlat(quantiser, vectors.shape[1], buckets, faiss.METRIC_INNER_PRODUCT)
     index.is_trained = True
     add_preassigned(index, vectors, bucket_of_item)
-    return BucketLists(index, quantiser)
+    return index

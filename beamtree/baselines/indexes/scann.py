@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from beamtree.baselines.indexes.index import POWERS, rising
+from beamtree.baselines.indexes.index import POWERS, VectorIndex, rising
 from beamtree.baselines.indexes.vectors import TrainingQueries
 from beamtree.baselines.protocol import Budget
+from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import NOTHING, Float32Array
 
@@ -32,38 +33,58 @@ STANDARD_ERROR = 2
 
 @dataclass(frozen=True)
 class Scann:
-    """leaves: None = sqrt(items). reordered: candidates that are scored again exactly, at least; 0 = none."""
+    """leaves: None = sqrt(items). reordered: candidates that are scored again exactly, at least, or twice what is
+    asked for if that is more; 0 = none."""
 
     leaves: int | None
     dims_per_block: int
     reordered: int
     searched_share: float
 
-    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> "ScannIndex":
+    def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """As `BuildIndex`."""
-        from scann import scann_ops_pybind
-
         del queries, budget
         count = len(vectors)
         leaves = isqrt(count) if self.leaves is None else max(1, min(self.leaves, count // SMALLEST_LEAF))
         usual = max(1, round(leaves * self.searched_share))
+        searcher = self.searcher(vectors, leaves=leaves, searched=usual)
+
+        def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+            if len(queries) == 0:
+                return empty_result(0, k=k)
+            found, scores = searcher.search_batched(
+                queries,
+                final_num_neighbors=k,
+                pre_reorder_num_neighbors=min(max(self.reordered, 2 * k), count) if self.reordered else k,
+                leaves_to_search=min(effort, leaves),
+            )
+            is_missing = np.isnan(scores)
+            items = np.where(is_missing, NOTHING, found.astype(np.int32)).astype(np.int32)
+            return SearchResult(items, np.where(is_missing, np.float32(-np.inf), scores).astype(np.float32))
+
+        held = self._bytes(count, vectors.shape[1], leaves=leaves)
+        return VectorIndex(search, "leaves", rising(*POWERS, usual, most=leaves), usual, held)
+
+    def searcher(self, vectors: Float32Array, *, leaves: int, searched: int) -> Any:
+        """ScaNN's own index, which usually searches so many of its leaves."""
+        from scann import scann_ops_pybind
+
         builder = (
             scann_ops_pybind.builder(vectors, 1, "dot_product")
-            .tree(num_leaves=leaves, num_leaves_to_search=usual, training_sample_size=count, random_init=False)
+            .tree(
+                num_leaves=leaves, num_leaves_to_search=searched, training_sample_size=len(vectors), random_init=False
+            )
             .score_ah(
                 self.dims_per_block,
                 anisotropic_quantization_threshold=ANISOTROPIC_THRESHOLD,
-                training_sample_size=count,
+                training_sample_size=len(vectors),
             )
             .set_n_training_threads(1)
         )
         if self.reordered:
             builder = builder.reorder(self.reordered)
         with _without_log():
-            searcher = builder.build()
-        efforts = rising(*POWERS, usual, most=leaves)
-        held = self._bytes(count, vectors.shape[1], leaves=leaves)
-        return ScannIndex(searcher, count, self.reordered, efforts, usual, held)
+            return builder.build()
 
     def _bytes(self, count: int, size: int, *, leaves: int) -> int:
         blocks = -(-size // self.dims_per_block)
@@ -73,34 +94,6 @@ class Scann:
 
 SCANN = Scann(leaves=None, dims_per_block=2, reordered=150, searched_share=0.25)
 PUBLISHED_SCANN = Scann(leaves=2000, dims_per_block=4, reordered=0, searched_share=0.5)
-
-
-@dataclass(frozen=True, eq=False)
-class ScannIndex:
-    """A searcher with its number of vectors; reordered: as in `Scann`, or twice what is asked for if that is more."""
-
-    searcher: Any
-    num_items: int
-    reordered: int
-    efforts: tuple[int, ...]
-    usual_effort: int
-    index_bytes: int
-    effort_name = "leaves"
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        """As `VectorIndex.search`."""
-        if len(queries) == 0:
-            return SearchResult(np.empty((0, k), dtype=np.int32), np.empty((0, k), dtype=np.float32))
-        candidates = min(max(self.reordered, 2 * k), self.num_items) if self.reordered else k
-        found, scores = self.searcher.search_batched(
-            queries,
-            final_num_neighbors=k,
-            pre_reorder_num_neighbors=candidates,
-            leaves_to_search=min(effort, self.efforts[-1]),
-        )
-        is_missing = np.isnan(scores)
-        items = np.where(is_missing, NOTHING, found.astype(np.int32)).astype(np.int32)
-        return SearchResult(items, np.where(is_missing, np.float32(-np.inf), scores).astype(np.float32))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from typing import Literal
 
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.registry import Entry
-from beamtree.config import Config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import Answers
@@ -36,13 +35,9 @@ class NeuralBaseline:
         return answers
 
 
-def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
-    return "Networks learn, which takes minutes: beamtree compare has them."
-
-
 def _entry(baseline: NeuralBaseline, description: str, *libraries: str) -> Entry:
     extra = "train" if not libraries else "train,baselines"
-    return Entry(lambda: baseline, description, _takes_minutes, ("torch", *libraries), extra=extra, learns=True)
+    return Entry(lambda: baseline, description, libraries=("torch", *libraries), extra=extra, learns=True)
 
 
 def _published(name: str, module: str, description: str, *libraries: str) -> Entry:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from beamtree.baselines.neural.learning import learn
 from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, Recipe
 from beamtree.baselines.neural.task import Task, svd_vectors, warm_start_of
-from beamtree.baselines.popularity import popular_items
+from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Histories, Requests
@@ -188,7 +188,6 @@ class LightGcn(nn.Module):
         own = (share * self.vectors[: graph.num_users]).cpu().numpy()
         roots = np.sqrt(graph.item_degrees(), dtype=np.float32)[:, None]
         passed_on = (share * torch.stack(layers[:-1]).sum(dim=0))[graph.num_users :].cpu().numpy() / roots
-        counts = popular_items(dataset, split).counts.astype(np.float32)
         users = {graph.items[span].tobytes(): user for user, span in enumerate(graph.spans())}
 
         def score(requests: Requests) -> Float32Array:
@@ -200,10 +199,9 @@ class LightGcn(nn.Module):
                 if user is not None:
                     queries[row] += own[user]
             scores: Float32Array = queries @ items.T
-            scores[requests.histories.lengths == 0] = counts
             return scores
 
-        return ScoredItems(score, num_items=graph.num_items)
+        return scored_or_popular(score, dataset, split)
 
 
 class _Smoothed(torch.autograd.Function):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from beamtree.baselines.neural.learning import learn
 from beamtree.baselines.neural.recipe import Recipe
 from beamtree.baselines.neural.task import Task, parts_of, svd_vectors, warm_start_of
-from beamtree.baselines.popularity import popular_items
+from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
 from beamtree.config import EncoderRecipe, EstimatorSettings
 from beamtree.data.dataset import Dataset
@@ -168,14 +168,11 @@ def learn_queries(
 
 def answers_of(model: Estimator, dataset: Dataset, split: Split) -> ScoredItems:
     """Answers of a model; popular items where the history is empty."""
-    counts = popular_items(dataset, split).counts.astype(np.float32)
 
     def score(requests: Requests) -> Float32Array:
-        scores = model.scores(requests.histories.latest(model.history_length))
-        scores[requests.histories.lengths == 0] = counts
-        return scores
+        return model.scores(requests.histories.latest(model.history_length))
 
-    return ScoredItems(score, num_items=len(dataset.items))
+    return scored_or_popular(score, dataset, split)
 
 
 def _prefix_instances(dataset: Dataset, split: Split, **reading: Any) -> TrainingInstances:

@@ -4,26 +4,23 @@ from functools import partial
 
 from beamtree.baselines.registry import Entry
 from beamtree.baselines.trees.dtr import Dtr
-from beamtree.baselines.trees.jtm import Jtm
 from beamtree.baselines.trees.jtr import Jtr
 from beamtree.baselines.trees.otm import Otm
-from beamtree.baselines.trees.plt import Plt
-from beamtree.baselines.trees.tdm import Tdm
-from beamtree.config import Config
-from beamtree.data.dataset import Dataset
+from beamtree.baselines.trees.system import TreeSystem
 
-
-def _takes_minutes(_dataset: Dataset, _config: Config) -> str:
-    return "Trees under a network learn, which takes minutes: beamtree compare has them."
-
-
-_learned = partial(Entry, not_simple=_takes_minutes, libraries=("torch",), extra="train", learns=True)
+_plt, _tdm, _jtm = (
+    partial(TreeSystem, name, table) for name, table in (("plt", "separate"), ("tdm", "separate"), ("jtm", "shared"))
+)
+_learned = partial(Entry, libraries=("torch",), extra="train", learns=True)
 
 ENTRIES: tuple[Entry, ...] = (
     _learned(Jtr, "a tree of overlapping buckets of items under a sequence encoder"),
-    _learned(Plt, "a label tree: products of conditional probabilities along the path"),
-    _learned(Tdm, "node-wise binary cross-entropy, uniform negatives, the tree clustered anew"),
-    _learned(Jtm, "the same loss, histories as ancestors, the tree learned by likelihood"),
+    _learned(_plt, "a label tree: products of conditional probabilities along the path"),
+    _learned(
+        _tdm,
+        "node-wise binary cross-entropy, uniform negatives, the tree clustered anew",
+    ),
+    _learned(_jtm, "the same loss, histories as ancestors, the tree learned by likelihood"),
     _learned(Otm, "JTM's tree, trained on what the beam meets with corrected labels"),
     _learned(partial(Dtr, "dtr-u"), "softmax on each level of a tree, uniform negatives, as published"),
     _learned(partial(Dtr, "dtr-t"), "softmax on each level, negatives drawn down the tree, as published"),

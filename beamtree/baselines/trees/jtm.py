@@ -10,62 +10,23 @@ negatives on each level, as for TDM; vectors stay with their nodes when items mo
 item are read as the budget allows.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from beamtree.baselines.protocol import Budget
-from beamtree.baselines.trees.beam_index import BeamIndex
-from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
-from beamtree.baselines.trees.tdm import NEGATIVES
-from beamtree.data.dataset import Dataset
-from beamtree.data.split import Split
-
-if TYPE_CHECKING:
-    from beamtree.baselines.trees.method import Method, Replanting
-    from beamtree.tree.item_tree import ItemTree
+from beamtree.baselines.trees.method import Method, Replanting
+from beamtree.baselines.trees.path_likelihood import path_scores
+from beamtree.baselines.trees.tdm import make_learner
+from beamtree.training.relearn import relearn_tree
+from beamtree.tree.assign import assign_residents_first
+from beamtree.tree.item_tree import ItemTree
 
 ROUNDS = 12
 
 
-@dataclass
-class Jtm:
-    """Joint learning of a tree index and a preference model."""
-
-    name: str = "jtm"
-    recipe: Recipe = PUBLISHED
-
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
-        """As `Baseline.fit`."""
-        from beamtree.baselines.trees.learning import index_of, learn
-        from beamtree.baselines.trees.run import TreeRun
-
-        config = system_config(budget.config, dataset, recipe=self.recipe, history_table="shared")
-        run, method = TreeRun(self.name, dataset, split, budget, config, self.recipe), jtm_method()
-        return index_of(run, learn(run, method), make_scorer=method.make_scorer)
-
-
-def jtm_method() -> "Method":
+def make_method() -> Method:
     """How JTM learns and replants."""
-    from beamtree.baselines.trees.labelled_nodes import UniformNodes
-    from beamtree.baselines.trees.method import Method
-    from beamtree.baselines.trees.node_loss import NodewiseLoss
-    from beamtree.baselines.trees.node_scores import learner_of
-
-    return Method(
-        lambda score, config: learner_of(
-            NodewiseLoss(UniformNodes(score.tree, negatives=NEGATIVES)), score, config=config
-        ),
-        replant=relearn_by_path,
-        max_rounds=ROUNDS,
-    )
+    return Method(make_learner, replant=relearn_by_path, max_rounds=ROUNDS)
 
 
-def relearn_by_path(replanting: "Replanting") -> "ItemTree":
+def relearn_by_path(replanting: Replanting) -> ItemTree:
     """The tree learned by the binary log-likelihood of the paths, residents first."""
-    from beamtree.baselines.trees.path_likelihood import path_scores
-    from beamtree.training.relearn import relearn_tree
-    from beamtree.tree.assign import assign_residents_first
-
     return relearn_tree(
         replanting.rounds.tree,
         replanting.run.instances,

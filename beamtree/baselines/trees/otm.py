@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.trees.beam_index import BeamIndex
-from beamtree.baselines.trees.jtm import jtm_method
 from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
@@ -33,6 +32,7 @@ class Otm:
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
         """As `Baseline.fit`."""
         from beamtree.baselines.trees.beam_loss import BeamLoss
+        from beamtree.baselines.trees.jtm import make_method
         from beamtree.baselines.trees.learning import index_of, learn
         from beamtree.baselines.trees.method import Method
         from beamtree.baselines.trees.node_scores import learner_of
@@ -41,7 +41,7 @@ class Otm:
 
         config = system_config(budget.config, dataset, recipe=self.recipe, history_table="shared")
         before = part_of(budget, JTM_SHARE)
-        jtm = learn(TreeRun(f"{self.name}-start", dataset, split, before, config, self.recipe), jtm_method())
+        jtm = learn(TreeRun(f"{self.name}-start", dataset, split, before, config, self.recipe), make_method())
         rest = replace(part_of(budget, 1.0 - JTM_SHARE), seconds=budget.seconds)
         run = TreeRun(self.name, dataset, split, rest, config, self.recipe)
         method = Method(

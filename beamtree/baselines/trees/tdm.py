@@ -10,60 +10,46 @@ each inner node at the mean of the leaves below (public code starts anew); windo
 histories are a table beside that of the leaves.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from beamtree.baselines.protocol import Budget
-from beamtree.baselines.trees.beam_index import BeamIndex
-from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
-from beamtree.data.dataset import Dataset
-from beamtree.data.split import Split
-
-if TYPE_CHECKING:
-    from beamtree.baselines.trees.method import Replanting
-    from beamtree.tree.item_tree import ItemTree
+from beamtree.baselines.trees.labelled_nodes import UniformNodes
+from beamtree.baselines.trees.method import Method, Replanting
+from beamtree.baselines.trees.node_loss import NodewiseLoss
+from beamtree.baselines.trees.node_scores import learner_of
+from beamtree.config import Config
+from beamtree.model.embedding_init import node_means
+from beamtree.model.score import Score
+from beamtree.training.learner import Learner
+from beamtree.training.placement import move_leaf_rows
+from beamtree.training.randomness import numpy_generator
+from beamtree.tree.build import clustering_order, plant
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import AnyArray
 
 NEGATIVES = 6
 UPDATES = 4
 
 
-@dataclass
-class Tdm:
-    """The tree-based deep model."""
-
-    name: str = "tdm"
-    recipe: Recipe = PUBLISHED
-
-    def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> BeamIndex:
-        """As `Baseline.fit`."""
-        from beamtree.baselines.trees.labelled_nodes import UniformNodes
-        from beamtree.baselines.trees.learning import index_of, learn
-        from beamtree.baselines.trees.method import Method
-        from beamtree.baselines.trees.node_loss import NodewiseLoss
-        from beamtree.baselines.trees.node_scores import learner_of
-        from beamtree.baselines.trees.rebuilt_rows import rebuild_rows
-        from beamtree.baselines.trees.run import TreeRun
-
-        config = system_config(budget.config, dataset, recipe=self.recipe, history_table="separate")
-        run = TreeRun(self.name, dataset, split, budget, config, self.recipe)
-        method = Method(
-            lambda score, config: learner_of(
-                NodewiseLoss(UniformNodes(score.tree, negatives=NEGATIVES)), score, config=config
-            ),
-            replant=cluster_leaves,
-            max_rounds=UPDATES + 1,
-            transfer=rebuild_rows,
-        )
-        return index_of(run, learn(run, method), make_scorer=method.make_scorer)
+def make_method() -> Method:
+    """How TDM learns and reclusters."""
+    return Method(make_learner, replant=cluster_leaves, max_rounds=UPDATES + 1, transfer=rebuild_rows)
 
 
-def cluster_leaves(replanting: "Replanting") -> "ItemTree":
+def make_learner(score: Score, config: Config) -> Learner:
+    """Binary cross-entropy on the targets' ancestors and nodes that are drawn uniformly."""
+    return learner_of(NodewiseLoss(UniformNodes(score.tree, negatives=NEGATIVES)), score, config=config)
+
+
+def cluster_leaves(replanting: Replanting) -> ItemTree:
     """The tree that clusters the items by the vectors of their leaves, recursively and balanced."""
-    from beamtree.training.randomness import numpy_generator
-    from beamtree.tree.build import clustering_order, plant
-
     tree, rounds = replanting.rounds.tree, replanting.rounds
     vectors = rounds.weights["attention/node_table"][tree.level_offsets[tree.height] + tree.leaf_of_item]
     generator = numpy_generator(replanting.run.budget.seed, "leaves", rounds.round)
     order = clustering_order(vectors, branching=tree.branching, generator=generator, on_step=replanting.on_step)
     return plant(order, branching=tree.branching)
+
+
+def rebuild_rows(node_table: AnyArray, old: ItemTree, new: ItemTree) -> AnyArray:
+    """The table with each item's row at its new leaf, and at each inner node the mean of the items' rows below it."""
+    first = new.level_offsets[new.height]
+    rebuilt = move_leaf_rows(node_table, old, new)
+    rebuilt[:first] = node_means(new, rebuilt[first + new.leaf_of_item])[:first]
+    return rebuilt

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from beamtree.baselines.indexes.index import IndexedItems, rising
+from beamtree.baselines.indexes.index import IndexedItems, VectorIndex, rising
 from beamtree.data.requests import Histories, Requests
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import NOTHING, Float32Array
@@ -25,27 +25,22 @@ class Ones:
         return np.ones((len(requests), 1), dtype=np.float32)
 
 
-@dataclass(frozen=True)
-class EvenItems:
-    """Finds items of even number only, under scores ten times too high; `effort` of them."""
+def even_items(asked: list[int]) -> VectorIndex:
+    """Finds items of even number only, under scores ten times too high; `effort` of them. asked: notes each k."""
 
-    asked: list[int] = field(default_factory=list)
-    effort_name = "items"
-    efforts = (1, 2, 4)
-    usual_effort = 4
-    index_bytes = 7
-
-    def search(self, queries: Float32Array, *, k: int, effort: int) -> SearchResult:
-        self.asked.append(k)
+    def search(queries: Float32Array, k: int, effort: int) -> SearchResult:
+        asked.append(k)
         items = np.full((len(queries), k), NOTHING, dtype=np.int32)
         known = np.array([6, 4, 2, 0], dtype=np.int32)[: min(k, effort)]
         items[:, : len(known)] = known
         return SearchResult(items, np.where(items == NOTHING, -np.inf, 10.0 * items).astype(np.float32))
 
+    return VectorIndex(search, "items", efforts=(1, 2, 4), usual_effort=4, index_bytes=7)
+
 
 def searched(requests: Requests, *, k: int, effort: int = 4) -> tuple[SearchResult, list[int]]:
-    index = EvenItems()
-    return IndexedItems(Ones(), index, effort=effort).search(requests, k=k), index.asked
+    asked: list[int] = []
+    return IndexedItems(Ones(), even_items(asked), effort=effort).search(requests, k=k), asked
 
 
 def test_what_the_index_finds_is_taken_as_it_is() -> None:
@@ -85,7 +80,7 @@ def test_the_rest_is_scanned_and_follows_below() -> None:
 
 def test_scanned_scores_above_those_found_are_lowered_together() -> None:
     source = Ones(LINE * 100)
-    found = IndexedItems(source, EvenItems(), effort=1).search(ask([0]), k=3)
+    found = IndexedItems(source, even_items([]), effort=1).search(ask([0]), k=3)
     assert found.items.tolist() == [[6, 7, 5]]
     assert found.scores[0, 1] < 60.0
     assert np.isclose(found.scores[0, 1] - found.scores[0, 2], 200.0)

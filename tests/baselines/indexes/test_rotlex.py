@@ -77,6 +77,6 @@ def test_lists_hold_each_item_in_its_bucket() -> None:
     pytest.importorskip("faiss")
     lists = bucket_lists(POINTS.vectors, np.arange(400) % 4, buckets=4)
     only = np.full((50, 1), 2, dtype=np.int64)
-    lists.index.nprobe = 1
-    _, items = lists.index.search_preassigned(POINTS.asked, 100, only, np.zeros((50, 1), dtype=np.float32))
+    lists.nprobe = 1
+    _, items = lists.search_preassigned(POINTS.asked, 100, only, np.zeros((50, 1), dtype=np.float32))
     assert sorted(items[0].tolist()) == list(range(2, 400, 4))

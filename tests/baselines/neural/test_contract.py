@@ -91,7 +91,6 @@ def test_every_entry_is_fitted_with_settings_of_its_own(entry: Entry, dataset: D
     baseline = entry.make()
     assert isinstance(baseline, NeuralBaseline)
     name = baseline.name
-    assert "takes minutes" in (entry.not_simple(dataset, budget().config) or "")
     module = MODULES[name.removesuffix("-published")]
     assert getattr(module, baseline.variant).name == name, "checkpoints are found by this name"
     if name.startswith("lightgcn"):

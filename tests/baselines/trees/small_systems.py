@@ -6,12 +6,10 @@ from pathlib import Path
 from beamtree.baselines.protocol import Baseline, Budget
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.entries import ENTRIES
-from beamtree.baselines.trees.jtm import Jtm
 from beamtree.baselines.trees.jtr import Jtr
 from beamtree.baselines.trees.otm import Otm
-from beamtree.baselines.trees.plt import Plt
 from beamtree.baselines.trees.recipe import Recipe
-from beamtree.baselines.trees.tdm import Tdm
+from beamtree.baselines.trees.system import TreeSystem
 from tests.small import model_settings, small_config
 
 SMALL = Recipe(
@@ -30,7 +28,7 @@ def small_system(name: str, recipe: Recipe = SMALL) -> Baseline:
     system = next(entry.make() for entry in ENTRIES if entry.make().name == name)
     if isinstance(system, Otm):
         return replace(system, recipe=recipe, beam_width=2)
-    if isinstance(system, Dtr | Tdm | Jtm | Plt):
+    if isinstance(system, Dtr | TreeSystem):
         return replace(system, recipe=recipe)
     assert isinstance(system, Jtr)
     return replace(system, recipe=recipe, branching=2, max_bucket=2, negatives=3, beam_width=2)

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from beamtree.cli.console import messages, results
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.console import messages, results, show
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import takes_option_groups
 from beamtree.cli.options import CutoffsOption, ItemsOption, JobsOption, SeedsOption, parse_cutoffs
 from beamtree.cli.task_table import print_list, results_folder, run_shown
 from beamtree.compare.plan import plan_tasks
@@ -22,7 +23,7 @@ from beamtree.errors import InputError, SettingsError
 REPORT = "report.html"
 
 
-@takes_log_options
+@takes_option_groups
 def compare(
     log: Annotated[
         str | None,
@@ -91,7 +92,7 @@ def compare(
     if as_json:
         results.print_json((out / "results.json").read_text(encoding="utf-8"))
         return
-    results.print(written, markup=False, soft_wrap=True)
+    show(written)
     messages.print(f"Report: {out / REPORT}", soft_wrap=True)
     if not summary.rows:
         raise InputError("No system could be measured; the reasons are above.")

@@ -1,11 +1,13 @@
 """Terminal output: one console for results, one for messages, and tables of metrics."""
 
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from beamtree import progress
@@ -22,6 +24,34 @@ messages = Console(stderr=True, highlight=False)
 """Everything else goes to standard error."""
 
 SHOWN_METRICS = ("precision", "recall", "F", "NDCG")
+
+
+def say(text: str) -> None:
+    """A message as it is, without markup and without breaks of its own."""
+    messages.print(text, markup=False, soft_wrap=True)
+
+
+def show(text: str) -> None:
+    """The same among the results."""
+    results.print(text, markup=False, soft_wrap=True)
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Collection[str] = ()) -> Table:
+    """A table of texts as they are, without markup; columns named in `right` are aligned there."""
+    table = Table(header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
+
+
+def fact_table(title: str, rows: Iterable[Sequence[object]]) -> Table:
+    """Names and values, without headings and without markup."""
+    table = Table(show_header=False, title=title, title_justify="left", title_style="bold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    return table
 
 
 def metrics_table(comparison: "Comparison", *, title: str) -> Table:
@@ -43,10 +73,10 @@ def metrics_table(comparison: "Comparison", *, title: str) -> Table:
 def show_comparison(comparison: "Comparison", *, title: str) -> None:
     """Print the metrics of a model and its baselines, the baselines left out, and the verdict."""
     for reason in dict.fromkeys(comparison.left_out.values()):
-        messages.print(f"Left out: {reason}", markup=False, soft_wrap=True)
+        say(f"Left out: {reason}")
     results.print(metrics_table(comparison, title=title))
     if comparison.verdict is not None:
-        results.print(comparison.verdict.line(), markup=False, soft_wrap=True)
+        show(comparison.verdict.line())
 
 
 def comparison_json(comparison: "Comparison") -> dict[str, Any]:
@@ -74,9 +104,7 @@ def hint_at_user_table(read: RequestFeatures, users: str | None) -> None:
     """Say that a model reads features of users where their table was not given."""
     if read.user and users is None:
         columns = ", ".join(column.name for column in read.user.columns)
-        messages.print(
+        say(
             f"The model reads features of users ({columns}): give their table with --users, or everybody is asked "
-            "without them.",
-            markup=False,
-            soft_wrap=True,
+            "without them."
         )

@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from beamtree.cli.console import messages, results
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import takes_option_groups
 from beamtree.config import Config
 from beamtree.data.dataset import DEFAULT_MIN_INTERACTIONS
 from beamtree.data.describe import LogDescription, describe_log
@@ -74,7 +75,7 @@ def _print_files(name: str, files: PublicFiles) -> None:
 
 
 @app.command("describe")
-@takes_log_options
+@takes_option_groups
 def describe_command(
     path: Annotated[str, typer.Argument(help="A log: file, folder or glob; or the name of a public data set.")],
     *,

@@ -6,11 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from rich.markup import escape
-from rich.table import Table
-
 from beamtree import __version__, native
-from beamtree.cli.console import results
+from beamtree.cli.console import fact_table, results
 from beamtree.errors import SettingsError
 from beamtree.native.variants import VARIABLE, chosen_variant, compiled_variants
 
@@ -20,18 +17,18 @@ FEATURES = ("avx2", "fma", "f16c", "avx512f")
 
 def doctor() -> None:
     """Report versions, CPU features, and the kernels and fast paths in use."""
-    table = Table(show_header=False, title="beamtree doctor", title_justify="left", title_style="bold")
-    table.add_row("beamtree", __version__)
-    table.add_row("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    for package in PACKAGES:
-        table.add_row(package, _version(package))
-    table.add_row("cores", str(os.cpu_count()))
-    table.add_row("BEAMTREE_THREADS", os.environ.get("BEAMTREE_THREADS", "not set: all cores"))
-    table.add_row("CPU features", ", ".join(_cpu_features()) or "unknown")
-    table.add_row("kernels", escape(_kernels()))
-    table.add_row("retrieval", "compiled kernels" if native.is_available() else "NumPy (slow)")
-    table.add_row("training", escape(_training()))
-    results.print(table)
+    facts = {
+        "beamtree": __version__,
+        "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
+        **{package: _version(package) for package in PACKAGES},
+        "cores": os.cpu_count(),
+        "BEAMTREE_THREADS": os.environ.get("BEAMTREE_THREADS", "not set: all cores"),
+        "CPU features": ", ".join(_cpu_features()) or "unknown",
+        "kernels": _kernels(),
+        "retrieval": "compiled kernels" if native.is_available() else "NumPy (slow)",
+        "training": _training(),
+    }
+    results.print(fact_table("beamtree doctor", facts.items()))
 
 
 def _kernels() -> str:

@@ -14,7 +14,8 @@ from beamtree.cli.console import (
     results,
     show_comparison,
 )
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import takes_option_groups
 from beamtree.cli.options import (
     BeamOption,
     CutoffsOption,
@@ -30,7 +31,7 @@ from beamtree.evaluation.protocol import describe_protocol
 from beamtree.recommender import DeepTreeRetriever
 
 
-@takes_log_options
+@takes_option_groups
 def evaluate(
     model: ModelArgument,
     *,

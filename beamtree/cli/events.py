@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from beamtree.cli.console import results
+from beamtree.cli.console import results, show
 from beamtree.data.vocabulary import Id
 from beamtree.errors import DataError, InputError
 from beamtree.serving.event_file import DAY, EventFile, FileLocked, FileReplaced, prune_all
@@ -30,7 +30,7 @@ def backup(
         if to.exists() and to.samefile(file):
             raise InputError(f"{to} is the file of events itself. Give another name for the copy.")
         count = events.copy_to(to)
-    results.print(f"Wrote {to}: {count:,} events, {to.stat().st_size / 1e6:,.1f} MB.", markup=False, soft_wrap=True)
+    show(f"Wrote {to}: {count:,} events, {to.stat().st_size / 1e6:,.1f} MB.")
 
 
 @app.command()

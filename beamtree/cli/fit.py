@@ -3,25 +3,25 @@
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from beamtree.cli.console import fit_progress, messages, results, show_comparison
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import OptionGroup, takes_option_groups
 from beamtree.cli.options import (
-    ClusterOption,
+    ClusterOptions,
     ItemColumnOption,
     ItemsOption,
     LogArgument,
     UsersOption,
-    WorkersOption,
-    WorkerThreadsOption,
-    chosen_cluster,
     estimators_beside,
     parse_pairs,
 )
+from beamtree.cli.output import check_model_folder
 from beamtree.cluster.connection import connected
 from beamtree.cluster.reading import read_log_on_cluster
 from beamtree.config import Config, PresetName
@@ -40,7 +40,34 @@ Holdout = Literal["users", "last", "time", "none"]
 Method = Literal["dtr-u", "dtr-t", "dtr-t-rl"]
 
 
-@takes_log_options
+@dataclass(frozen=True, kw_only=True)
+class NamedSettings(OptionGroup):
+    """Settings with an option of their own."""
+
+    holdout: Annotated[
+        Holdout | None, typer.Option(help="What to evaluate on; none: refit on everything before shipping.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None
+    method: Annotated[
+        Method | None,
+        typer.Option(help="dtr-u: uniform negatives; dtr-t: top-down negatives; dtr-t-rl: and rectified labels."),
+    ] = None
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training the model and relearning the tree.")] = None
+    branching: Annotated[int | None, typer.Option(help="Children per inner node of the tree.")] = None
+    embedding_dim: Annotated[int | None, typer.Option(help="Dimension of the node embeddings.")] = None
+    negatives: Annotated[int | None, typer.Option(help="Negatives per level.")] = None
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """Those that were given, by section."""
+        sections = {"data": ["holdout"], "tree": ["branching"], "model": ["embedding_dim"]}
+        sections["training"] = ["seed", "method", "rounds", "negatives"]
+        return {
+            section: {name: value for name in names if (value := getattr(self, name)) is not None}
+            for section, names in sections.items()
+        }
+
+
+@takes_option_groups
 def fit(
     log: LogArgument,
     *,
@@ -56,18 +83,7 @@ def fit(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="One setting: training.epochs=5. Repeat as needed.")
     ] = None,
-    holdout: Annotated[
-        Holdout | None, typer.Option(help="What to evaluate on; none: refit on everything before shipping.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
-    method: Annotated[
-        Method | None,
-        typer.Option(help="dtr-u: uniform negatives; dtr-t: top-down negatives; dtr-t-rl: and rectified labels."),
-    ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of training the model and relearning the tree.")] = None,
-    branching: Annotated[int | None, typer.Option(help="Children per inner node of the tree.")] = None,
-    embedding_dim: Annotated[int | None, typer.Option(help="Dimension of the node embeddings.")] = None,
-    negatives: Annotated[int | None, typer.Option(help="Negatives per level.")] = None,
+    named: NamedSettings,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint of an unfinished fit, if there is one.")
     ] = False,
@@ -80,9 +96,7 @@ def fit(
         ),
     ] = None,
     log_json: Annotated[Path | None, typer.Option(help="Append one JSON line per event to this file.")] = None,
-    cluster: ClusterOption = None,
-    workers: WorkersOption = None,
-    worker_threads: WorkerThreadsOption = None,
+    machines: ClusterOptions,
     reading: LogOptions,
 ) -> None:
     """Train a model on a log and save it.
@@ -95,33 +109,27 @@ def fit(
     item_columns = parse_pairs(item_column, option="--item-column", form="OURS=THEIRS")
     if item_columns and items is None:
         raise InputError("--item-column names columns of the item table: give that too, with --items TABLE.")
-    overrides: dict[str, dict[str, Any]] = {
-        "log": merge(reading.settings(), {"columns": {ITEMS + ours: name for ours, name in item_columns.items()}}),
-        "data": _given(holdout=holdout),
-        "tree": _given(branching=branching),
-        "model": _given(embedding_dim=embedding_dim),
-        "training": _given(seed=seed, method=method, rounds=rounds, negatives=negatives),
-    }
+    columns = {"columns": {ITEMS + ours: name for ours, name in item_columns.items()}}
+    overrides = {"log": merge(reading.settings(), columns), **named.sections()}
     chosen = Config.load(preset=preset, file=config, assignments=settings or [], overrides=overrides)
     if estimator_cache is not None and not chosen.training.asks_estimator:
         raise InputError(
             f"--estimator-cache keeps the estimator of --method dtr-t-rl; the method here is {chosen.training.method}, "
             "which asks none. Leave it out, or change the method."
         )
-    machines = chosen_cluster(cluster, workers=workers, worker_threads=worker_threads)
-    out = out.absolute()
+    cluster, out = machines.chosen(), out.absolute()
     work_dir = out.parent / f"{out.name}.checkpoint"
     estimators = estimator_cache or estimators_beside(out)
     with claimed_folder(out, otherwise="give another folder with --out"), ExitStack() as opened:
         is_unfinished = chosen.training.asks_estimator and any(estimators.glob(f"*.unfinished/{MANIFEST}"))
         _check_folders(out, work_dir, resume=resume, restart=restart, has_estimator=is_unfinished)
 
-        if machines is None:
+        if cluster is None:
             interactions = read_log(log, chosen.log, rejects_file=reading.rejects)
         else:
-            opened.enter_context(connected(machines))
+            opened.enter_context(connected(cluster))
             interactions = read_log_on_cluster(
-                machines, log, chosen.log, work_dir=work_dir, resume=resume, rejects_file=reading.rejects
+                cluster, log, chosen.log, work_dir=work_dir, resume=resume, rejects_file=reading.rejects
             )
         model = DeepTreeRetriever(chosen)
         with fit_progress(log_json) as listen:
@@ -132,7 +140,7 @@ def fit(
                 work_dir=work_dir,
                 resume=resume,
                 estimator_cache=estimators,
-                cluster=machines,
+                cluster=cluster,
                 listen=listen,
             )
         model.save(out)
@@ -148,15 +156,8 @@ def report(model: DeepTreeRetriever) -> None:
     """Print the split, the training time and the metrics on the test users."""
     artefact = model.recommender.artefact
     training = artefact.training
-    messages.print(
-        bullet_list(
-            [
-                str(training["split"]),
-                f"{training['instances']:,} training instances, {training['seconds']} s",
-                *_estimator_share(training),
-            ]
-        )
-    )
+    learned = f"{training['instances']:,} training instances, {training['seconds']} s"
+    messages.print(bullet_list([str(training["split"]), learned, *_estimator_share(training)]))
     if "test" in artefact.metrics:
         comparison = model.evaluate(exact=False)
         protocol = describe_protocol(model.config, next(iter(comparison.values())))
@@ -174,11 +175,6 @@ def _estimator_share(training: Mapping[str, Any]) -> list[str]:
     return [f"estimator: {spent}; its labels: {labels} s"]
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Settings for those options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
 def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool, has_estimator: bool) -> None:
     """Refuse to overwrite what this command did not make, before any work begins.
 
@@ -186,10 +182,7 @@ def _check_folders(out: Path, work_dir: Path, *, resume: bool, restart: bool, ha
     """
     if resume and restart:
         raise InputError("--resume goes on from the checkpoint and --restart throws it away: give one of them.")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; --out takes a folder for the model.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise InputError(f"{out} holds other files and no beamtree model. Give another folder with --out.")
+    check_model_folder(out)
     has_checkpoint = any(manifest.parent.name != OWNER for manifest in work_dir.glob(f"**/{MANIFEST}"))
     if resume and not has_checkpoint and not has_estimator:
         messages.print("There is no checkpoint to resume yet: starting from the beginning.")

@@ -3,18 +3,18 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from rich.markup import escape
 from rich.progress import TaskID, TextColumn
-from rich.table import Table
 
 from beamtree.artefact import Artefact, load_artefact
-from beamtree.cli.console import fit_progress, hint_at_user_table, messages, results
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.console import fact_table, fit_progress, hint_at_user_table, messages, results, say
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import OptionGroup, takes_option_groups
 from beamtree.cli.options import ModelArgument, UsersOption, estimators_beside
 from beamtree.cli.output import check_place_of, make_folder_of
 from beamtree.data.prepare import explain_decisions
@@ -31,32 +31,39 @@ DEFAULT_USERS = 200
 PAGE_SUFFIXES = (".html", ".htm")
 
 
-@takes_log_options
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(OptionGroup):
+    """Of a report, which needs the log."""
+
+    users: UsersOption = None
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Path of the report, default report.html; the JSON goes beside it."),
+    ] = None
+    max_users: Annotated[int | None, typer.Option(min=1, help="Number of held-out users; default 200.")] = None
+    held_out: Annotated[
+        Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
+    ] = None
+    estimator: Annotated[
+        Literal["auto", "popularity", "encoder"] | None,
+        typer.Option(
+            help="Source of the probabilities for labels; encoder trains one if needed, auto uses a stored one."
+        ),
+    ] = None
+    estimator_cache: Annotated[
+        Path | None, typer.Option(help="Folder of the fit's estimator; default MODEL.estimator.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sample of users; default 0.")] = None
+
+
+@takes_option_groups
 def inspect(
     model: ModelArgument,
     *,
     log: Annotated[
         str | None, typer.Option("--log", help="The log the model was fitted on: measure the model and write a report.")
     ] = None,
-    users: UsersOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Path of the report, default report.html; the JSON goes beside it."),
-    ] = None,
-    max_users: Annotated[int | None, typer.Option(min=1, help="Number of held-out users; default 200.")] = None,
-    held_out: Annotated[
-        Literal["validation", "test"] | None, typer.Option(help="Which held-out users; default test.")
-    ] = None,
-    estimator: Annotated[
-        Literal["auto", "popularity", "encoder"] | None,
-        typer.Option(
-            help="Source of the probabilities for labels; encoder trains one if needed, auto uses a stored one."
-        ),
-    ] = None,
-    estimator_cache: Annotated[
-        Path | None, typer.Option(help="Folder of the fit's estimator; default MODEL.estimator.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sample of users; default 0.")] = None,
+    wanted: ReportOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON.")] = False,
     reading: LogOptions,
 ) -> None:
@@ -67,30 +74,9 @@ def inspect(
     by level, max-heap violations and, for attention, sampling, rounds, rectified labels.
     """
     if log is not None:
-        _diagnose(
-            model,
-            log,
-            out=out or DEFAULT_REPORT,
-            user_table=users,
-            max_users=max_users or DEFAULT_USERS,
-            held_out=held_out,
-            estimator=estimator,
-            estimators=estimator_cache or estimators_beside(model),
-            seed=seed or 0,
-            as_json=as_json,
-            reading=reading,
-        )
+        _diagnose(model, log, wanted=wanted, as_json=as_json, reading=reading)
         return
-    options = {
-        "--users": users,
-        "--out": out,
-        "--max-users": max_users,
-        "--held-out": held_out,
-        "--estimator": estimator,
-        "--estimator-cache": estimator_cache,
-        "--seed": seed,
-    }
-    given = [name for name, value in options.items() if value is not None] + reading.given()
+    given = [*wanted.given(), *reading.given()]
     if given:
         raise InputError(f"A report needs the log: add --log LOG, or leave out {' and '.join(given)}.")
     _show(load_artefact(model), as_json=as_json)
@@ -103,35 +89,18 @@ def _show(artefact: Artefact, *, as_json: bool) -> None:
         everything = {"facts": facts, "settings": settings, "metrics": artefact.metrics, "training": artefact.training}
         results.print_json(json.dumps(everything, default=dict))
         return
-    overview = Table(show_header=False, title=f"Model {artefact.version}", title_justify="left", title_style="bold")
-    for name, value in facts.items():
-        overview.add_row(name, escape(value))
-    for users, metrics in artefact.metrics.items():
-        for name in ("recall@20", "f@20", "ndcg@20", "coverage@20", "distinct_lists@20"):
-            if name in metrics:
-                overview.add_row(f"{escape(users)} {name}", f"{metrics[name]:.4f}")
-    results.print(overview)
-    table = Table(title="Settings", title_justify="left", title_style="bold", show_header=False)
-    for section, values in settings.items():
-        for key, value in values.items():
-            table.add_row(f"{section}.{key}", escape(str(value)))
-    results.print(table)
+    measured = {
+        f"{users} {name}": f"{metrics[name]:.4f}"
+        for users, metrics in artefact.metrics.items()
+        for name in ("recall@20", "f@20", "ndcg@20", "coverage@20", "distinct_lists@20")
+        if name in metrics
+    }
+    results.print(fact_table(f"Model {artefact.version}", (facts | measured).items()))
+    named = ((f"{section}.{key}", value) for section, values in settings.items() for key, value in values.items())
+    results.print(fact_table("Settings", named))
 
 
-def _diagnose(
-    model: Path,
-    log: str,
-    *,
-    out: Path,
-    user_table: str | None,
-    max_users: int,
-    held_out: Literal["validation", "test"] | None,
-    estimator: Literal["auto", "popularity", "encoder"] | None,
-    estimators: Path,
-    seed: int,
-    as_json: bool,
-    reading: LogOptions,
-) -> None:
+def _diagnose(model: Path, log: str, *, wanted: ReportOptions, as_json: bool, reading: LogOptions) -> None:
     """Measure, write the page and the JSON beside it, print the headlines."""
     try:
         from beamtree.diagnostics.diagnose import diagnose, examine
@@ -141,23 +110,30 @@ def _diagnose(
     except ModuleNotFoundError as missing:
         raise InputError(f"A report needs the package {missing.name}: pip install 'beamtree[train]'.") from missing
 
+    out = wanted.out or DEFAULT_REPORT
     _check_out(out)
     retriever = DeepTreeRetriever.load(model)
-    hint_at_user_table(retriever.recommender.artefact.request_features, user_table)
-    interactions = reading.read(log, retriever.config.log)
-    examined = examine(retriever, interactions, users=max_users, group=held_out, seed=seed, user_table=user_table)
+    hint_at_user_table(retriever.recommender.artefact.request_features, wanted.users)
+    examined = examine(
+        retriever,
+        reading.read(log, retriever.config.log),
+        users=wanted.max_users or DEFAULT_USERS,
+        group=wanted.held_out,
+        seed=wanted.seed or 0,
+        user_table=wanted.users,
+    )
     chosen = None
     if examined.has_attention:
         with fit_progress() as listen:
             chosen = choose_estimator(
-                estimator or "auto",
+                wanted.estimator or "auto",
                 examined.artefact,
                 examined.dataset,
                 examined.split,
-                directory=estimators,
+                directory=wanted.estimator_cache or estimators_beside(model),
                 listen=listen,
             )
-    elif estimator is not None:
+    elif wanted.estimator is not None:
         raise InputError("--estimator is about rectified labels of attention, which this model has not: leave it out.")
     with _measuring() as progress:
         diagnostics = diagnose(examined, chosen, progress=progress)
@@ -173,16 +149,9 @@ def _diagnose(
         results.print_json(data)
     else:
         subject = diagnostics.subject
-        table = Table(
-            title=f"Model {subject.model}, {subject.users:,} {subject.group} users",
-            title_justify="left",
-            title_style="bold",
-            show_header=False,
-        )
-        for line in headlines(diagnostics):
-            table.add_row(line.name, line.value, line.remark)
-        results.print(table)
-    messages.print(f"Wrote {out} and {beside}.", markup=False, soft_wrap=True)
+        title = f"Model {subject.model}, {subject.users:,} {subject.group} users"
+        results.print(fact_table(title, ((line.name, line.value, line.remark) for line in headlines(diagnostics))))
+    say(f"Wrote {out} and {beside}.")
 
 
 def _check_out(out: Path) -> None:

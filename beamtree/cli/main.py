@@ -9,7 +9,7 @@ import typer
 
 from beamtree import __version__
 from beamtree.cli.compare import compare
-from beamtree.cli.console import messages, results
+from beamtree.cli.console import messages, results, say
 from beamtree.cli.data import app as data_app
 from beamtree.cli.demo import demo
 from beamtree.cli.doctor import doctor
@@ -91,7 +91,7 @@ def run_command(command: Callable[[], object]) -> None:
         sys.exit(STOPPED_BY_SIGNAL)
     except BeamtreeError as error:
         messages.print("[red]Error:[/] ", end="")
-        messages.print(str(error), markup=False, soft_wrap=True)
+        say(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         messages.print("[yellow]Stopped.[/]")

@@ -1,13 +1,19 @@
 """Options that several commands share, spelled once."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 
+from beamtree.artefact import Artefact
+from beamtree.cli.option_groups import OptionGroup
 from beamtree.cluster.connection import Cluster, import_ray
 from beamtree.data.columns import MAPPABLE_ITEM_COLUMNS
+from beamtree.data.request_features import typed_values
+from beamtree.data.users import read_users
 from beamtree.errors import InputError, SettingsError
 from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs
 
@@ -20,17 +26,6 @@ ItemsOption = Annotated[str | None, typer.Option("--items", help="Item table wit
 UsersOption = Annotated[
     str | None, typer.Option("--users", help="User table with user_id, named as in the log, and any other columns.")
 ]
-UserTableOption = Annotated[
-    str | None,
-    typer.Option("--user-table", help="What is known of the users of the log: the table that was fitted with."),
-]
-UserFeatureOption = Annotated[
-    list[str] | None,
-    typer.Option("--user-feature", help="What is known of the person: city=Oslo, a column of the user table."),
-]
-ContextOption = Annotated[
-    list[str] | None, typer.Option("--context", help="In which context: device=phone, a context column of the log.")
-]
 ItemColumnOption = Annotated[
     list[str] | None,
     typer.Option("--item-column", help=f"Name in the item table: OURS=THEIRS, for {', '.join(MAPPABLE_ITEM_COLUMNS)}."),
@@ -41,28 +36,70 @@ CutoffsOption = Annotated[
 ]
 SeedsOption = Annotated[int, typer.Option(min=1, help="Fits of each system, with the same held-out users.")]
 JobsOption = Annotated[int, typer.Option(min=1, help="Parallel fits. Times are only comparable with 1.")]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        help="Run on a Ray cluster: auto, its address, or local. Files have to be on storage shared by all nodes.",
-    ),
-]
-WorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Worker processes; default: as many as the cluster has CPUs for.")
-]
-WorkerThreadsOption = Annotated[int | None, typer.Option("--worker-threads", min=1, help="CPUs per worker; default 1.")]
 
 
-def chosen_cluster(cluster: str | None, *, workers: int | None, worker_threads: int | None) -> Cluster | None:
-    """The cluster that the three options ask for; InputError where it lacks Ray, or the options lack a cluster."""
-    if cluster is None:
-        given = [name for name, value in (("--workers", workers), ("--worker-threads", worker_threads)) if value]
-        if given:
-            raise InputError(f"{' and '.join(given)} are about a cluster: give one with --cluster, or leave them out.")
-        return None
-    import_ray()
-    return Cluster(cluster, workers=workers, threads=worker_threads or 1)
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions(OptionGroup):
+    """What is known of who asks, and of the context."""
+
+    user_table: Annotated[
+        str | None, typer.Option(help="What is known of the users of the log: the table that was fitted with.")
+    ] = None
+    user_feature: Annotated[
+        list[str] | None, typer.Option(help="What is known of the person: city=Oslo, a column of the user table.")
+    ] = None
+    context: Annotated[
+        list[str] | None, typer.Option(help="In which context: device=phone, a context column of the log.")
+    ] = None
+
+    def check_person(self, history: str | None) -> None:
+        """InputError for features of a person where there is none."""
+        if history is None and self.user_feature:
+            raise InputError(
+                "--user-feature is about one person: give --history, or --user-table for the users of a log."
+            )
+
+    def users(self, artefact: Artefact) -> pl.DataFrame | None:
+        """The table of users, where there is one."""
+        columns = artefact.config.log.interaction_columns
+        return None if self.user_table is None else read_users(self.user_table, columns=columns)
+
+    def person(self, artefact: Artefact) -> dict[str, Any]:
+        """The values of the features of the person, by column."""
+        given = parse_pairs(self.user_feature, option="--user-feature", form="COLUMN=VALUE")
+        return typed_values(given, artefact.request_features.user)
+
+    def around(self, artefact: Artefact) -> dict[str, Any]:
+        """The values of the context, by column."""
+        given = parse_pairs(self.context, option="--context", form="COLUMN=VALUE")
+        return typed_values(given, artefact.request_features.context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(OptionGroup):
+    """Where to compute, beside this machine."""
+
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Run on a Ray cluster: auto, its address, or local. Files have to be on storage shared by all nodes."
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; default: as many as the cluster has CPUs for.")
+    ] = None
+    worker_threads: Annotated[int | None, typer.Option(min=1, help="CPUs per worker; default 1.")] = None
+
+    def chosen(self) -> Cluster | None:
+        """The cluster that they ask for; InputError where it lacks Ray, or the options lack a cluster."""
+        if self.cluster is None:
+            if self.given():
+                raise InputError(
+                    f"{' and '.join(self.given())} are about a cluster: give one with --cluster, or leave them out."
+                )
+            return None
+        import_ray()
+        return Cluster(self.cluster, workers=self.workers, threads=self.worker_threads or 1)
 
 
 def parse_cutoffs(text: str | None) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Tables into files: Parquet, CSV or NDJSON, written atomically; missing folders are created."""
+"""Where results go: tables into Parquet, CSV or NDJSON, written atomically; missing folders are created."""
 
 import tempfile
 from collections.abc import Callable, Iterable
@@ -8,9 +8,9 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from beamtree.cli.console import messages
+from beamtree.cli.console import say
 from beamtree.errors import InputError
-from beamtree.storage import replace_file
+from beamtree.storage import MANIFEST, replace_file
 
 Sink = Callable[[pl.LazyFrame, Path], object]
 
@@ -41,6 +41,14 @@ def check_place_of(file: Path) -> None:
         raise InputError(f"{nearest} is a file, so that no folder can be made there. Give another --out.")
 
 
+def check_model_folder(folder: Path) -> None:
+    """InputError, before any work, for a file, and for a folder that holds other things than a model."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; --out takes a folder for the model.")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise InputError(f"{folder} holds other files and no beamtree model. Give another folder with --out.")
+
+
 def make_folder_of(file: Path) -> None:
     """Create the parent folder of a file; InputError if that fails."""
     try:
@@ -60,7 +68,7 @@ def write_tables(tables: Iterable[pl.DataFrame], out: Path) -> None:
             table.write_parquet(Path(parts) / f"{number:09d}.parquet")
             rows += len(table)
         replace_file(out, lambda path: SINKS[out.suffix](pl.scan_parquet(f"{parts}/*.parquet"), path))
-    messages.print(f"Wrote {rows:,} rows to {out}.", markup=False, soft_wrap=True)
+    say(f"Wrote {rows:,} rows to {out}.")
 
 
 def _flat(table: pl.LazyFrame) -> pl.LazyFrame:

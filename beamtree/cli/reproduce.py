@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beamtree.cli.console import messages, results
-from beamtree.cli.log_options import LogOptions, takes_log_options
+from beamtree.cli.console import messages, results, show
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import takes_option_groups
 from beamtree.cli.options import ItemsOption, JobsOption, SeedsOption
 from beamtree.cli.task_table import print_list, results_folder, run_shown
 from beamtree.compare.systems import SYSTEMS
@@ -45,7 +46,7 @@ Catalogue = Callable[[], "Mapping[str, Experiment]"]
 def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., None]:
     """The command for a catalogue of experiments, which is asked for when it is needed."""
 
-    @takes_log_options
+    @takes_option_groups
     def reproduce(
         name: Annotated[str | None, typer.Argument(help="The experiment; without it, list all.")] = None,
         *,
@@ -96,7 +97,7 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
         if as_json:
             results.print_json((out / f"{name}.json").read_text(encoding="utf-8"))
             return
-        results.print(written, markup=False, soft_wrap=True)
+        show(written)
         messages.print(f"Report: {out / f'{name}.html'}", soft_wrap=True)
         if not any("metrics" in (read_result(out, task) or {}) for task in tasks):
             raise InputError("No fit could be measured; the reasons are above.")

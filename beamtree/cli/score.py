@@ -2,24 +2,20 @@
 
 from typing import Annotated
 
-import polars as pl
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from beamtree.cli.console import messages, results
+from beamtree.cli.console import results, say, text_table
 from beamtree.cli.ids import describe_unknown, find_items
-from beamtree.cli.log_options import LogOptions, takes_log_options
-from beamtree.cli.options import ContextOption, ModelArgument, UserFeatureOption, UserTableOption, parse_pairs
+from beamtree.cli.log_options import LogOptions
+from beamtree.cli.option_groups import takes_option_groups
+from beamtree.cli.options import ModelArgument, RequestOptions
 from beamtree.cli.output import OutOption, check_out, write_tables
-from beamtree.data.request_features import typed_values
-from beamtree.data.users import read_users
 from beamtree.errors import InputError
 from beamtree.retrieval.recommender import Recommender
 from beamtree.retrieval.scoring import read_pairs, score_histories, score_pairs
 
 
-@takes_log_options
+@takes_option_groups
 def score(
     model: ModelArgument,
     *,
@@ -29,9 +25,7 @@ def score(
     log: Annotated[str | None, typer.Option(help="The log with the histories of these users.")] = None,
     history: Annotated[str | None, typer.Option(help="Item ids of one history, oldest first: 50,181,172.")] = None,
     item: Annotated[str | None, typer.Option(help="Items to score for that history: 7,8,9.")] = None,
-    user_table: UserTableOption = None,
-    user_feature: UserFeatureOption = None,
-    context: ContextOption = None,
+    asking: RequestOptions,
     out: OutOption = None,
     reading: LogOptions,
 ) -> None:
@@ -46,45 +40,31 @@ def score(
         raise InputError("Give either --pairs TABLE and --log LOG, or --history ID,ID,ID and --item ID,ID.")
     if log is None and reading.given():
         raise InputError(f"{' and '.join(reading.given())} are about a log: leave them out.")
-    if log is None and user_table is not None:
+    if log is None and asking.user_table is not None:
         raise InputError("--user-table is about the users of a log: give --pairs and --log, or --user-feature.")
-    if history is None and user_feature:
-        raise InputError("--user-feature is about one person: give --history, or --user-table for the users of a log.")
+    asking.check_person(history)
     recommender = Recommender.load(model)
-    read = recommender.artefact.request_features
-    around = typed_values(parse_pairs(context, option="--context", form="COLUMN=VALUE"), read.context)
+    artefact, context = recommender.artefact, asking.around(recommender.artefact)
     if log is not None:
-        remembered = recommender.artefact.config.log
-        table = read_pairs(pairs, columns=reading.over(remembered).columns)
-        known_users = None if user_table is None else read_users(user_table, columns=remembered.columns)
-        scored = score_pairs(recommender, reading.read(log, remembered), table, user_table=known_users, context=around)
+        table = read_pairs(pairs, columns=reading.over(artefact.config.log).columns)
+        interactions, users = reading.read(log, artefact.config.log), asking.users(artefact)
+        scored = score_pairs(recommender, interactions, table, user_table=users, context=context)
     else:
         known, unknown = find_items(recommender, str(history), option="--history")
         wanted, no_items = find_items(recommender, str(item), option="--item")
         if unknown or no_items:
-            messages.print(
-                f"{describe_unknown(recommender, [*unknown, *no_items])}: skipped.", markup=False, soft_wrap=True
-            )
-        person = typed_values(parse_pairs(user_feature, option="--user-feature", form="COLUMN=VALUE"), read.user)
-        asked = score_histories(recommender, [known], [wanted], user_features=[person], context=[around])
+            say(f"{describe_unknown(recommender, [*unknown, *no_items])}: skipped.")
+        person = asking.person(artefact)
+        asked = score_histories(recommender, [known], [wanted], user_features=[person], context=[context])
         scored = asked.drop("request")
     missing = scored["score"].null_count()
     if missing:
-        messages.print(
+        say(
             f"{missing:,} of {len(scored):,} pairs have no score: the model does not know the item, or neither an item "
-            "of the history nor a feature of who asks.",
-            soft_wrap=True,
+            "of the history nor a feature of who asks."
         )
-    if out is None:
-        _show(scored)
-    else:
+    if out is not None:
         write_tables([scored], out)
-
-
-def _show(scored: pl.DataFrame) -> None:
-    shown = Table(header_style="bold")
-    for name in scored.columns:
-        shown.add_column(name, justify="right" if name == "score" else "left")
-    for *ids, value in scored.iter_rows():
-        shown.add_row(*(escape(str(one)) for one in ids), "-" if value is None else f"{value:.3f}")
-    results.print(shown)
+        return
+    rows = [(*ids, "-" if value is None else f"{value:.3f}") for *ids, value in scored.iter_rows()]
+    results.print(text_table(scored.columns, rows, right=("score",)))

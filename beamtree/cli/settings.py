@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from beamtree.cli.console import results
+from beamtree.cli.console import results, show
 from beamtree.config import SECTION_TYPES, Config, PresetName, shown
 
 NAME_WIDTH = 34
@@ -21,7 +21,7 @@ def settings(
         results.print_json(json.dumps(described_settings(preset)))
         return
     for line in settings_lines(preset):
-        results.print(line, markup=False, highlight=False, soft_wrap=True)
+        show(line)
 
 
 def settings_lines(preset: PresetName) -> list[str]:

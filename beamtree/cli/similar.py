@@ -4,10 +4,8 @@ from typing import Annotated, Literal
 
 import polars as pl
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from beamtree.cli.console import messages, results
+from beamtree.cli.console import results, say, text_table
 from beamtree.cli.ids import describe_unknown, find_items
 from beamtree.cli.options import ModelArgument
 from beamtree.cli.output import OutOption, check_out, write_tables
@@ -43,7 +41,7 @@ def similar(
         return
     alone = [one for one in known if one not in set(table[ITEM_ID])]
     if alone:
-        messages.print(f"Nothing is known to be near {', '.join(map(str, alone))}.", markup=False)
+        say(f"Nothing is known to be near {', '.join(map(str, alone))}.")
     _show(table, item_table=recommender.artefact.item_table)
 
 
@@ -51,11 +49,10 @@ def _show(table: pl.DataFrame, *, item_table: pl.DataFrame) -> None:
     columns = [name for name in (TITLE, CATEGORY) if name in item_table and item_table[name].is_not_null().any()]
     near = item_table.select(pl.col(ITEM_ID).alias("similar_id"), *columns)
     named = table.join(near, on="similar_id", how="left", maintain_order="left")
-    shown = Table(header_style="bold")
-    for name in (ITEM_ID, "rank", "similar_id", *columns, "similarity"):
-        shown.add_column(name.replace("_id", " id"), justify="right" if name in ("rank", "similarity") else "left")
-    for row in named.iter_rows(named=True):
-        titles = [escape("-" if row[name] is None else str(row[name])) for name in columns]
-        ids = escape(str(row[ITEM_ID])), str(row["rank"]), escape(str(row["similar_id"]))
-        shown.add_row(*ids, *titles, f"{row['similarity']:.3f}")
-    results.print(shown)
+    shown = (ITEM_ID, "rank", "similar_id", *columns, "similarity")
+    rows = [
+        [*("-" if row[name] is None else row[name] for name in shown[:-1]), f"{row['similarity']:.3f}"]
+        for row in named.iter_rows(named=True)
+    ]
+    headings = [name.replace("_id", " id") for name in shown]
+    results.print(text_table(headings, rows, right=("rank", "similarity")))

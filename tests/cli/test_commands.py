@@ -378,7 +378,7 @@ def test_stopped_in_the_estimator_it_goes_on_from_there(beamtree: Command, monke
     asking = (*FIT, "--method", "dtr-t-rl", "--set", "estimator.epochs=3")
     stop_now = partial(nullcontext, lambda: True)
     with monkeypatch.context() as context:
-        context.setattr("beamtree.training.interrupt.stop_requests", stop_now)
+        context.setattr("beamtree.recommender.fit.stop_requests", stop_now)
         stopped = beamtree(*asking)
     assert stopped.code == 130
     assert "of the estimator" in stopped.message

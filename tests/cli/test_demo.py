@@ -49,9 +49,9 @@ def test_demo(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 def test_the_large_demo(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a shop that is small enough for a test; the model can be served, and its log inspected."""
-    monkeypatch.setattr("beamtree.cli.demo_large.NUM_BOOKS", 600)
-    monkeypatch.setattr("beamtree.cli.demo_large.NUM_READERS", 800)
-    monkeypatch.setattr("beamtree.cli.demo_large.NUM_INSTANCES", 300)
+    monkeypatch.setattr("beamtree.cli.demo.NUM_BOOKS", 600)
+    monkeypatch.setattr("beamtree.cli.demo.NUM_READERS", 800)
+    monkeypatch.setattr("beamtree.cli.demo.NUM_INSTANCES", 300)
     shown = beamtree("demo", "--large", "--no-serve", "--out", "shop")
     assert shown.code == 0, shown.err
     parts = ["The catalogue", "books in a tree of", "A search by beam width", "nodes scored", "every item", "Next"]
@@ -65,10 +65,10 @@ def test_the_large_demo(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_catalogue_of_the_large_demo_has_more_than_a_hundred_thousand_books() -> None:
-    from beamtree.cli import demo_large
+    from beamtree.cli import demo
     from beamtree.data.bookshop import make_bookshop
 
-    shop = make_bookshop(demo_large.NUM_BOOKS, demo_large.NUM_READERS, seed=demo_large.SEED)
+    shop = make_bookshop(demo.NUM_BOOKS, demo.NUM_READERS, seed=demo.SEED)
     assert shop.interactions["item_id"].n_unique() > 100_000
 
 
@@ -76,7 +76,10 @@ def test_the_catalogue_of_the_large_demo_has_more_than_a_hundred_thousand_books(
 def test_the_large_demo_is_served_unless_told_not_to(beamtree: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[tuple[Path, int]] = []
     monkeypatch.setattr("beamtree.cli.demo.large_demo", lambda _out: None)
-    monkeypatch.setattr("beamtree.cli.demo.serve_model", lambda out, *, port, **_: served.append((out, port)))
+    monkeypatch.setattr("beamtree.serving.logs.log_to", lambda: None)
+    monkeypatch.setattr(
+        "beamtree.serving.run.serve", lambda settings, **_: served.append((settings.model, settings.port))
+    )
     assert beamtree("demo", "--large", "--port", "8123").code == 0
     assert served == [(Path("models/demo-large"), 8123)]
     assert beamtree("demo", "--large", "--no-serve").code == 0

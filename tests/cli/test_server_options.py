@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from beamtree.cli.server_options import server_settings, takes_server_options
+from beamtree.cli.serve import server_settings, takes_server_options
 from beamtree.errors import InputError
 from beamtree.serving.limits import Limits
 from beamtree.serving.settings import ServerSettings

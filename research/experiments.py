@@ -5,8 +5,7 @@ from types import MappingProxyType
 from beamtree.compare.reproduce.catalogue import OUTSIDE, SWEPT_INSTANCES, UPDATED_INSTANCES
 from beamtree.compare.reproduce.experiment import Evidence, Experiment, Part, Variant
 from beamtree.compare.reproduce.paper import LOGS, published_label_changes
-from beamtree.compare.reproduce.parts import accuracy_part, rounds_part, sweep_part
-from beamtree.compare.reproduce.plots import plot_lines
+from beamtree.compare.reproduce.parts import accuracy_part, plot_lines, rounds_part, sweep_part
 from beamtree.diagnostics.section import Table
 from research.bounded import ASSUMED_ERROR
 from research.perturbation import THRESHOLDS

@@ -13,7 +13,7 @@ import numpy as np
 
 from beamtree.model.estimator import Estimator, scores_of
 from beamtree.training.instances import Batch, InstancePart, TrainingInstances
-from beamtree.training.label_cache import LabelCache
+from beamtree.training.labelled import LabelCache
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from beamtree.compare.plots import plot_accuracy, plot_latency, plot_size
+from matplotlib.axes import Axes
+
 from beamtree.compare.ratios import order_among_trees, order_sentence, ours_over_others
 from beamtree.compare.summary import METRIC, Row, Summary
 from beamtree.diagnostics.headlines import Headline
 from beamtree.diagnostics.page import render
-from beamtree.diagnostics.section import Section, Table
+from beamtree.diagnostics.section import Section, Table, table_of
+from beamtree.diagnostics.svg import FAINT, INK, SERIES, figure_style, panels, to_svg
 
 LIBRARIES = ("beamtree", "torch", "numpy", "polars", "scipy", "implicit", "faiss-cpu", "scann", "torch_geometric")
 
@@ -40,29 +42,18 @@ def markdown(summary: Summary, about: About) -> str:
 
 def page(summary: Summary, about: About) -> str:
     """The whole report as HTML."""
-    missing = [
-        Table(
-            ("system", "reason"),
-            tuple((name, " ".join(why.split())) for name, why in reasons.items()),
-            (0, 1),
-        )
-        for reasons in ({**summary.left_out, **summary.failed},)
-        if reasons
-    ]
-    size = plot_size(summary)
+    reasons = {**summary.left_out, **summary.failed}
+    missing = Table(("system", "reason"), tuple((name, " ".join(why.split())) for name, why in reasons.items()), (0, 1))
     ratios = [one for one in (ours_over_others(summary), order_among_trees(summary)) if one is not None]
     sections = [
         Section(
             "accuracy",
             "Accuracy",
             "Metrics on held-out test users.",
-            "",
-            plot_accuracy(summary),
-            tables=(),
+            plot=plot_accuracy(summary),
             definition="Metrics are computed per user and averaged. The interval of a system is a bootstrap over "
             "users. The last column compares with the best system on the same users (paired bootstrap). ± is the "
             "standard deviation over seeds.",
-            remedy="",
             shown=(accuracy_table(summary),),
         ),
         *([_ratio_section(summary, ratios)] if ratios else []),
@@ -70,12 +61,10 @@ def page(summary: Summary, about: About) -> str:
             "latency",
             "Accuracy against latency",
             "Latency of single requests on this machine. A curve is an index swept over its search effort.",
-            "",
-            plot_latency(summary),
+            plot=plot_latency(summary),
             tables=(_sweep_table(summary),),
             definition="Median over up to 200 test users, one request at a time, k = 20; brute-force systems score "
             "every item. The curve of an index is measured on up to 1,000 users.",
-            remedy="",
             shown=(cost_table(summary),),
         ),
         Section(
@@ -83,13 +72,10 @@ def page(summary: Summary, about: About) -> str:
             "Properties of the lists",
             "Coverage is the share of the catalogue that is recommended; novelty is the self-information of "
             "recommended items, in bits; distinct lists near 0 mean that all users get the same.",
-            "",
-            size or "",
-            tables=(),
+            plot=plot_size(summary) or "",
             definition="Users in thirds by the length of their history, F@20; labels in thirds by the popularity of "
             "their item, recall@20. The figure, if any, shows the size of indexes.",
-            remedy="",
-            shown=(_list_table(summary), _group_table(summary), *missing),
+            shown=(_list_table(summary), _group_table(summary), *([missing] if reasons else [])),
         ),
     ]
     return render(
@@ -107,11 +93,8 @@ def _ratio_section(summary: Summary, ratios: Sequence[Table]) -> Section:
         "ratios",
         "Ours over each system",
         "Ratios of the default to each system, and whether the paper's ranking of trees holds here.",
-        order_sentence(summary),
-        "",
-        tables=(),
+        reading=order_sentence(summary),
         definition="Ratios of means over users and seeds; intervals: paired bootstrap over users, 95 %.",
-        remedy="",
         shown=tuple(ratios),
     )
 
@@ -161,34 +144,25 @@ def _accuracy_row(row: Row, names: Sequence[str]) -> tuple[str, ...]:
 
 def cost_table(summary: Summary) -> Table:
     """Costs of fitting and of a request."""
-    header = (
-        "system",
-        "fit, s",
-        "of CPU, s",
-        "s per 1,000 steps",
-        "ms single, p50",
-        "p99",
-        "ms in batch",
-        "index, MB",
-        "peak memory, MB",
+    return table_of(
+        summary.rows,
+        {
+            "system": lambda row: row.name,
+            "fit, s": lambda row: _number(row.mean("fit_seconds"), ".1f"),
+            "of CPU, s": lambda row: _number(row.mean("cpu_seconds"), ".1f"),
+            "s per 1,000 steps": lambda row: _number(_seconds_of_thousand_steps(row), ".1f"),
+            "ms single, p50": lambda row: _number(row.mean("ms_single"), ".3f"),
+            "p99": lambda row: _number(row.mean("ms_single_p99"), ".3f"),
+            "ms in batch": lambda row: _number(row.mean("ms_batch"), ".3f"),
+            "index, MB": lambda row: _number(row.mean("index_bytes"), ".1f", unit=1e6),
+            "peak memory, MB": lambda row: _number(row.mean("peak_memory_mb"), ".0f"),
+        },
     )
-    rows = []
-    for row in summary.rows:
-        seconds, steps, size = row.mean("fit_seconds"), row.mean("steps"), row.mean("index_bytes")
-        rows.append(
-            (
-                row.name,
-                _number(seconds, ".1f"),
-                _number(row.mean("cpu_seconds"), ".1f"),
-                _number(1000 * (seconds or 0.0) / steps if steps else None, ".1f"),
-                _number(row.mean("ms_single"), ".3f"),
-                _number(row.mean("ms_single_p99"), ".3f"),
-                _number(row.mean("ms_batch"), ".3f"),
-                _number(None if size is None else size / 1e6, ".1f"),
-                _number(row.mean("peak_memory_mb"), ".0f"),
-            )
-        )
-    return Table(header, tuple(rows))
+
+
+def _seconds_of_thousand_steps(row: Row) -> float | None:
+    steps = row.mean("steps")
+    return 1000 * (row.mean("fit_seconds") or 0.0) / steps if steps else None
 
 
 def _list_table(summary: Summary) -> Table:
@@ -243,8 +217,8 @@ def _pretty(name: str) -> str:
     return f"{ {'f': 'F', 'ndcg': 'NDCG'}.get(metric, metric) }@{cutoff}"
 
 
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _number(value: float | None, form: str, *, unit: float = 1.0) -> str:
+    return "" if value is None else format(value / unit, form)
 
 
 def markdown_table(table: Table) -> list[str]:
@@ -256,3 +230,87 @@ def markdown_table(table: Table) -> list[str]:
 def markdown_row(cells: Sequence[str]) -> str:
     """A line of a table."""
     return "| " + " | ".join(cells) + " |"
+
+
+SHOWN = 25
+COLOURS = {
+    "ours": SERIES[0],
+    "tree": SERIES[1],
+    "index over vectors": SERIES[2],
+    "brute force": SERIES[3],
+    "counting and linear": INK,
+}
+
+
+def plot_accuracy(summary: Summary) -> str:
+    """F@20 of each system with its interval, best on top."""
+    rows = list(summary.rows[:SHOWN])[::-1]
+    with figure_style():
+        figure, [axes] = panels(height=0.8 + 0.27 * len(rows))
+        for place, row in enumerate(rows):
+            colour = COLOURS[row.family]
+            axes.plot([row.interval.low, row.interval.high], [place, place], color=colour, linewidth=2.2)
+            axes.plot([row.interval.estimate], [place], marker="o", color=colour)
+        axes.set_yticks(range(len(rows)), [row.name for row in rows])
+        axes.set_xlim(left=0)
+        axes.set_xlabel("F@20, mean over users and seeds, 95 % interval over users")
+        axes.grid(axis="x", color=FAINT)
+        axes.grid(axis="y", visible=False)
+        _families(axes, summary)
+        return to_svg(figure, description="F@20 of every system with its interval")
+
+
+def plot_latency(summary: Summary) -> str:
+    """F@20 against the time of one request; indexes as curves over their effort."""
+    with figure_style():
+        figure, [axes] = panels(height=4.2)
+        for row in summary.rows[:SHOWN]:
+            _curve(axes, row)
+        axes.set_xscale("log")
+        axes.set_xlabel("ms per request, one by one, median (log)")
+        axes.set_ylabel("F@20")
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="x", color=FAINT)
+        _families(axes, summary)
+        return to_svg(figure, description="F@20 against milliseconds per request")
+
+
+def plot_size(summary: Summary) -> str | None:
+    """F@20 against the bytes of an index; None where no system has one."""
+    rows = [row for row in summary.rows[:SHOWN] if row.mean("index_bytes")]
+    if not rows:
+        return None
+    with figure_style():
+        figure, [axes] = panels(height=3.4)
+        for row in rows:
+            size = (row.mean("index_bytes") or 0) / 1e6
+            axes.plot([size], [row.metric(METRIC)], marker="o", color=COLOURS[row.family])
+            _label(axes, row.name, size, row.metric(METRIC))
+        axes.set_xscale("log")
+        axes.set_xlabel("index, MB (log)")
+        axes.set_ylabel("F@20")
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="x", color=FAINT)
+        return to_svg(figure, description="F@20 against the size of the index")
+
+
+def _curve(axes: Axes, row: Row) -> None:
+    colour = COLOURS[row.family]
+    sweep = row.results[0]["sweep"]
+    if sweep:
+        axes.plot([one["ms_single"] for one in sweep], [one[METRIC] for one in sweep], color=colour, linewidth=1.2)
+    at = row.mean("ms_single") or 0.0
+    axes.plot([at], [row.metric(METRIC)], marker="o", color=colour)
+    _label(axes, row.name, at, row.metric(METRIC))
+
+
+def _label(axes: Axes, text: str, x: float, y: float) -> None:
+    axes.annotate(text, (x, y), xytext=(5, 3), textcoords="offset points", fontsize=8, color=INK)
+
+
+def _families(axes: Axes, summary: Summary) -> None:
+    """A legend of the families that are there."""
+    for family in COLOURS:
+        if any(row.family == family for row in summary.rows):
+            axes.plot([], [], marker="o", linestyle="", color=COLOURS[family], label=family)
+    axes.legend(loc="lower right", fontsize=8)

@@ -6,27 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from beamtree.config import Config
+from beamtree.diagnostics.averages import Bounded
 from beamtree.diagnostics.ranked_lists import CUTOFF, MODEL, RankedLists
-from beamtree.evaluation.intervals import Interval, difference
 from beamtree.evaluation.metrics import Metrics, measure
 from beamtree.evaluation.verdict import judge
-from beamtree.types import Float64Array
 
 METRICS = ("f", "recall", "ndcg", "hit_rate")
-
-
-@dataclass(frozen=True)
-class Bounded:
-    """A mean over users and its 95 % interval by bootstrap."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def holds_zero(self) -> bool:
-        """Whether the interval includes zero."""
-        return self.low <= 0.0 <= self.high
 
 
 @dataclass(frozen=True)
@@ -81,13 +66,6 @@ def _system(name: str, metrics: Metrics, *, model: Metrics, seed: int) -> System
     values = {metric: metrics.per_user[f"{metric}@{CUTOFF}"] for metric in METRICS}
     lead = None
     if name != MODEL:
-        lead = _bounded(difference(model.per_user[f"f@{CUTOFF}"], values["f"], seed=seed))
-    return SystemAccuracy(name, {metric: _mean(each, seed=seed) for metric, each in values.items()}, lead)
-
-
-def _mean(values: Float64Array, *, seed: int) -> Bounded:
-    return _bounded(difference(values, np.zeros_like(values), seed=seed))
-
-
-def _bounded(interval: Interval) -> Bounded:
-    return Bounded(interval.estimate, interval.low, interval.high)
+        lead = Bounded.difference(model.per_user[f"f@{CUTOFF}"], values["f"], seed=seed)
+    bounded = {metric: Bounded.difference(each, np.zeros_like(each), seed=seed) for metric, each in values.items()}
+    return SystemAccuracy(name, bounded, lead)

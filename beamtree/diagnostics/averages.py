@@ -1,11 +1,13 @@
 """Means over users with their standard errors; the histories of one user count as one observation."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from beamtree.types import Int64Array
+from beamtree.evaluation.intervals import difference
+from beamtree.types import Float64Array, Int64Array
 
 
 @dataclass(frozen=True)
@@ -14,6 +16,25 @@ class Average:
 
     mean: float
     standard_error: float | None
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A mean over users, or a mean difference, and its 95 % interval by a bootstrap over users."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def difference(cls, values: Float64Array, others: Float64Array, *, seed: int) -> Self:
+        """The mean of `values` minus that of `others`, both (users,), user by user."""
+        return cls(*difference(values, others, seed=seed))
+
+    @property
+    def holds_zero(self) -> bool:
+        """Whether the interval includes zero."""
+        return self.low <= 0.0 <= self.high
 
 
 def average_over_users(values: npt.NDArray[np.floating]) -> Average:

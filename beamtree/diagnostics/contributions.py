@@ -9,10 +9,9 @@ from beamtree.artefact import Artefact
 from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import HeldOut
-from beamtree.diagnostics.averages import Average, average_over_users
+from beamtree.diagnostics.averages import Average, Bounded, average_over_users
 from beamtree.diagnostics.beams import CUTOFF, USERS_AT_A_TIME, num_scanned_users
 from beamtree.diagnostics.guidance import LevelGuidance, measure_guidance
-from beamtree.evaluation.intervals import difference
 from beamtree.evaluation.labels import reachable_labels
 from beamtree.evaluation.metrics import Labels, measure
 from beamtree.evaluation.protocol import held_out_requests
@@ -38,31 +37,17 @@ class Quality:
 
 
 @dataclass(frozen=True)
-class Gain:
-    """What a part adds to a metric: the whole score's minus that without the part.
-
-    low, high: the 95 % interval of a paired bootstrap over the users.
-    """
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the interval leaves no doubt about the sign."""
-        return self.low > 0.0 or self.high < 0.0
-
-
-@dataclass(frozen=True)
 class PartContribution:
-    """One part: the quality of the part alone and of the score without it, and what it adds to each metric."""
+    """One part: the quality of the part alone and of the score without it, and what it adds to each metric.
+
+    A gain is the whole score's metric minus that without the part.
+    """
 
     part: str
     alone: Quality
     without: Quality
-    f_gain: Gain
-    ndcg_gain: Gain
+    f_gain: Bounded
+    ndcg_gain: Bounded
 
 
 @dataclass(frozen=True)
@@ -238,8 +223,8 @@ def _contributions(
     values = {chosen: _per_user(items[group.rows], group, num_items=num_items) for chosen, items in found.items()}
     everything = frozenset(parts)
 
-    def gain(metric: str, part: str) -> Gain:
-        return Gain(*difference(values[everything][metric], values[everything - {part}][metric], seed=seed))
+    def gain(metric: str, part: str) -> Bounded:
+        return Bounded.difference(values[everything][metric], values[everything - {part}][metric], seed=seed)
 
     return GroupContributions(
         group=group.name,

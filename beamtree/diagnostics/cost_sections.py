@@ -5,7 +5,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from beamtree.diagnostics.headlines import milliseconds
 from beamtree.diagnostics.latency import Latency
 from beamtree.diagnostics.report import Diagnostics
-from beamtree.diagnostics.section import Section, Table
+from beamtree.diagnostics.section import Section, table_of
 from beamtree.diagnostics.svg import FAINT, INK, SERIES, figure_style, panels, to_svg
 
 TICK_RATIO = 1.8
@@ -37,23 +37,17 @@ def latency_section(diagnostics: Diagnostics) -> Section:
         f"requests: at most {milliseconds(own.high)}), {beside_scan} ({milliseconds(latency.scan)}). {range_of_widths}",
         plot=plot_latency(latency),
         shown=(
-            Table(
-                ("beam", "median, ms", "95 %, ms", "nodes scored"),
-                (
-                    *(
-                        (
-                            f"{result.width:,}" + (" (own)" if result.width == latency.own_width else ""),
-                            f"{result.median:.2f}",
-                            f"{result.high:.2f}",
-                            f"{result.scored_nodes:,.0f}",
-                        )
-                        for result in latency.results
-                    ),
-                    ("every item", f"{latency.scan:.2f}", "", f"{diagnostics.beams.num_leaves:,}"),
-                ),
+            table_of(
+                latency.results,
+                {
+                    "beam": lambda result: f"{result.width:,}" + (" (own)" if result is own else ""),
+                    "median, ms": lambda result: f"{result.median:.2f}",
+                    "95 %, ms": lambda result: f"{result.high:.2f}",
+                    "nodes scored": lambda result: f"{result.scored_nodes:,.0f}",
+                },
+                ("every item", f"{latency.scan:.2f}", "", f"{diagnostics.beams.num_leaves:,}"),
             ),
         ),
-        tables=(),
         definition=f"{latency.requests:,} held-out users, one request at a time after a warm-up, k = 20, by the engine "
         "of `beamtree serve`. Nodes scored: on average and at most. Times depend on this machine and are the only "
         "numbers on this page that are not deterministic.",

@@ -3,7 +3,7 @@
 from beamtree.diagnostics.headlines import percent
 from beamtree.diagnostics.plots import plot_labels, plot_training
 from beamtree.diagnostics.report import Diagnostics
-from beamtree.diagnostics.section import Section, Table, cell, optional_cell, share_cell
+from beamtree.diagnostics.section import Section, Table, cell, optional_cell, share_cell, table_of
 
 
 def training_section(diagnostics: Diagnostics) -> Section | None:
@@ -31,19 +31,16 @@ def training_section(diagnostics: Diagnostics) -> Section | None:
         reading=reading,
         plot=plot_training(training),
         tables=(
-            Table(
-                ("round", "steps", "best F@20", "items moved", "score before", "score after"),
-                tuple(
-                    (
-                        str(item.number) + (" (kept)" if item.number == training.best_round else ""),
-                        f"{item.steps:,}",
-                        optional_cell(item.f, "{:.4f}"),
-                        optional_cell(item.moved_share, "{:.1%}"),
-                        optional_cell(item.score_before, "{:,.0f}"),
-                        optional_cell(item.score_after, "{:,.0f}"),
-                    )
-                    for item in training.rounds
-                ),
+            table_of(
+                training.rounds,
+                {
+                    "round": lambda item: str(item.number) + (" (kept)" if item.number == training.best_round else ""),
+                    "steps": lambda item: f"{item.steps:,}",
+                    "best F@20": lambda item: optional_cell(item.f, "{:.4f}"),
+                    "items moved": lambda item: optional_cell(item.moved_share, "{:.1%}"),
+                    "score before": lambda item: optional_cell(item.score_before, "{:,.0f}"),
+                    "score after": lambda item: optional_cell(item.score_after, "{:,.0f}"),
+                },
             ),
         ),
         definition="As recorded during the fit, on the validation users. Score: "
@@ -77,12 +74,13 @@ def labels_section(diagnostics: Diagnostics) -> Section | None:
         f"{labels.median_target_probability:.1e}: larger errors replace the estimate rather than perturb it.",
         plot=plot_labels(labels),
         tables=(
-            Table(
-                ("largest error", "labels changed", "changed per target"),
-                tuple(
-                    (f"{change.threshold:.0e}", share_cell(change.changed), cell(change.changed_per_target))
-                    for change in labels.changes
-                ),
+            table_of(
+                labels.changes,
+                {
+                    "largest error": lambda change: f"{change.threshold:.0e}",
+                    "labels changed": lambda change: share_cell(change.changed),
+                    "changed per target": lambda change: cell(change.changed_per_target),
+                },
             ),
             Table(
                 ("level", "positive labels", *(f"changed at {change.threshold:.0e}" for change in labels.changes)),

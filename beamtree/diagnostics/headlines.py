@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from beamtree.diagnostics.accuracy import Bounded
-from beamtree.diagnostics.averages import Average
+from beamtree.diagnostics.averages import Average, Bounded
 from beamtree.diagnostics.beams import BeamComparison, BeamResult
 from beamtree.diagnostics.report import Diagnostics
 

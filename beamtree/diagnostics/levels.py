@@ -1,6 +1,6 @@
 """One pass over a history: what the sampler, the heap and the loss look like on every level of the tree."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -93,12 +93,15 @@ class LevelMeasures:
     lost_paths: Float64Array
 
 
+_MEASURES = tuple(field.name for field in fields(LevelMeasures))
+
+
 def measure_levels(
     score_nodes: ScoreNodes, *, target: int, plan: LevelPlan, generator: np.random.Generator
 ) -> LevelMeasures:
     """All measures of one history; target: the dense item that came next."""
     tree, height = plan.tree, plan.tree.height
-    found = {name: np.full(height, np.nan) for name in _COLUMNS}
+    found = {name: np.full(height, np.nan) for name in _MEASURES}
     whole = [plan.occupied.scores_of_level(score_nodes, level) for level in range(1, plan.exact_depth + 1)]
     from_root = top_down_log_q(whole, tree=tree, start=1)
     from_level = top_down_log_q(whole, tree=tree, start=plan.start)
@@ -134,18 +137,6 @@ def measure_levels(
                 level, occupied=plan.occupied, score_nodes=score_nodes, draws=plan.draws, generator=generator
             ).share
     return LevelMeasures(**found)
-
-
-_COLUMNS = (
-    "uniform",
-    "from_root",
-    "from_level",
-    "loss",
-    "child_violations",
-    "leaf_violations",
-    "path_violations",
-    "lost_paths",
-)
 
 
 def _follow_top_leaves(whole: list[Float64Array], found: dict[str, Float64Array], *, plan: LevelPlan) -> None:

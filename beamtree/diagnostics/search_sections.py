@@ -1,9 +1,17 @@
 """What the levels of the tree are worth to a search: loss, beams, max-heap, sampling, in words."""
 
+from collections.abc import Callable, Mapping
+
 from beamtree.diagnostics.headlines import narrowest_enough, percent, result_at, worst_heap_level
 from beamtree.diagnostics.plots import plot_beams, plot_heap, plot_loss, plot_sampling
-from beamtree.diagnostics.report import Diagnostics
-from beamtree.diagnostics.section import Section, Table, cell, estimated, share_cell
+from beamtree.diagnostics.report import Diagnostics, LevelReport
+from beamtree.diagnostics.section import Section, cell, estimated, share_cell, table_of
+
+LEVEL: Mapping[str, Callable[[LevelReport], str]] = {
+    "level": lambda level: str(level.level),
+    "nodes": lambda level: f"{level.nodes:,}",
+}
+"""The first columns of a table with a row for each level."""
 
 
 def loss_section(diagnostics: Diagnostics) -> Section | None:
@@ -11,24 +19,25 @@ def loss_section(diagnostics: Diagnostics) -> Section | None:
     levels = diagnostics.levels
     if not levels:
         return None
-    gained = [1 - level.loss.mean / level.chance if level.chance else 0.0 for level in levels]
-    weakest = min(range(len(levels)), key=lambda place: gained[place])
+    weakest = min(levels, key=_gained)
     return Section(
         key="loss",
         title="Loss, level by level",
         meaning="How well each level of the tree predicts where the next item is: a level at the height of the grey "
         "bar guesses, and beam search cannot be better than the levels it passes through.",
         reading=f"The loss on the leaves is {levels[-1].loss.mean:.2f} nats; a uniform guess has "
-        f"{levels[-1].chance:.2f}. Level {levels[weakest].level} has the smallest gain: {gained[weakest]:.0%} below "
+        f"{levels[-1].chance:.2f}. Level {weakest.level} has the smallest gain: {_gained(weakest):.0%} below "
         "guessing.",
         plot=plot_loss(diagnostics),
         tables=(
-            Table(
-                ("level", "nodes", "loss", "guessing", "gained"),
-                tuple(
-                    (str(level.level), f"{level.nodes:,}", cell(level.loss), f"{level.chance:.3f}", f"{gain:.1%}")
-                    for level, gain in zip(levels, gained, strict=True)
-                ),
+            table_of(
+                levels,
+                {
+                    **LEVEL,
+                    "loss": lambda level: cell(level.loss),
+                    "guessing": lambda level: f"{level.chance:.3f}",
+                    "gained": lambda level: f"{_gained(level):.1%}",
+                },
             ),
         ),
         definition="Full softmax cross-entropy, in nats, of the ancestor of a held-out next item among all nodes of "
@@ -42,6 +51,11 @@ def loss_section(diagnostics: Diagnostics) -> Section | None:
         "levels are not trained: their vectors follow the best item below, so that their loss may stay high while the "
         "search finds everything.",
     )
+
+
+def _gained(level: LevelReport) -> float:
+    """How far the loss of a level is below that of guessing, as a share of the latter."""
+    return 1 - level.loss.mean / level.chance if level.chance else 0.0
 
 
 def beams_section(diagnostics: Diagnostics) -> Section:
@@ -60,18 +74,15 @@ def beams_section(diagnostics: Diagnostics) -> Section:
         "error or 1 % of the scan's.",
         plot=plot_beams(beams),
         tables=(
-            Table(
-                ("beam", "overlap at 20", "F@20", "lost F@20", "nodes scored"),
-                tuple(
-                    (
-                        str(result.width),
-                        cell(result.overlap),
-                        cell(result.f, digits=4),
-                        cell(result.lost_f, digits=4),
-                        f"{result.scored_nodes:,.0f}",
-                    )
-                    for result in beams.results
-                ),
+            table_of(
+                beams.results,
+                {
+                    "beam": lambda result: str(result.width),
+                    "overlap at 20": lambda result: cell(result.overlap),
+                    "F@20": lambda result: cell(result.f, digits=4),
+                    "lost F@20": lambda result: cell(result.lost_f, digits=4),
+                    "nodes scored": lambda result: f"{result.scored_nodes:,.0f}",
+                },
             ),
         ),
         definition=f"{beams.users:,} users, k = 20, {diagnostics.subject.protocol}. Lost F@20 = that of the exact "
@@ -88,51 +99,23 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
     """Sibling pairs that contradict what is below them; None for a score that only counts."""
     if not diagnostics.levels:
         return None
-    worst = worst_heap_level(diagnostics)
-    levels = diagnostics.levels[:-1]
-    lost = [(level.level, level.lost_paths.mean) for level in levels if level.lost_paths is not None]
-    reading = "The tree has a single level: there can be no violations."
-    if worst is not None:
-        reading = (
-            f"Most violations on the paths to the top 20, where the beam has to choose: level {worst[0]}, "
-            f"{percent(worst[1])} of sibling pairs."
-        )
-    if lost:
-        level, share = max(lost, key=lambda entry: entry[1])
-        reading += f" With a beam of {diagnostics.subject.beam_width}, "
-        reading += (
-            f"level {level} drops most: {share:.1%} of the top 20 leaves have an ancestor there that ranks outside it."
-            if share > 0.0
-            else "every ancestor of the top 20 leaves ranks inside the beam."
-        )
     return Section(
         key="heap",
         title="Max-heap violations",
         meaning="Beam search assumes that a node ranks as high as the best item below it; this is how often the model "
         "violates that assumption.",
-        reading=reading,
+        reading=_read_heap(diagnostics),
         plot=plot_heap(diagnostics),
         tables=(
-            Table(
-                (
-                    "level",
-                    "nodes",
-                    "against best child",
-                    "against best leaf",
-                    "on the paths to the top 20",
-                    "outside the beam",
-                ),
-                tuple(
-                    (
-                        str(level.level),
-                        f"{level.nodes:,}",
-                        share_cell(level.child_violations),
-                        share_cell(level.leaf_violations),
-                        share_cell(level.path_violations),
-                        share_cell(level.lost_paths),
-                    )
-                    for level in levels
-                ),
+            table_of(
+                diagnostics.levels[:-1],
+                {
+                    **LEVEL,
+                    "against best child": lambda level: share_cell(level.child_violations),
+                    "against best leaf": lambda level: share_cell(level.leaf_violations),
+                    "on the paths to the top 20": lambda level: share_cell(level.path_violations),
+                    "outside the beam": lambda level: share_cell(level.lost_paths),
+                },
             ),
         ),
         definition="Each level has a separate softmax, so only the order of scores is comparable between levels. A "
@@ -151,6 +134,26 @@ def heap_section(diagnostics: Diagnostics) -> Section | None:
             else ""
         ),
     )
+
+
+def _read_heap(diagnostics: Diagnostics) -> str:
+    worst = worst_heap_level(diagnostics)
+    reading = "The tree has a single level: there can be no violations."
+    if worst is not None:
+        reading = (
+            f"Most violations on the paths to the top 20, where the beam has to choose: level {worst[0]}, "
+            f"{percent(worst[1])} of sibling pairs."
+        )
+    lost = [(level.lost_paths.mean, level.level) for level in diagnostics.levels[:-1] if level.lost_paths is not None]
+    if lost:
+        share, level = max(lost, key=lambda entry: entry[0])
+        reading += f" With a beam of {diagnostics.subject.beam_width}, "
+        reading += (
+            f"level {level} drops most: {share:.1%} of the top 20 leaves have an ancestor there that ranks outside it."
+            if share > 0.0
+            else "every ancestor of the top 20 leaves ranks inside the beam."
+        )
+    return reading
 
 
 def sampling_section(diagnostics: Diagnostics) -> Section | None:
@@ -173,26 +176,15 @@ def sampling_section(diagnostics: Diagnostics) -> Section | None:
         reading=reading,
         plot=plot_sampling(diagnostics),
         tables=(
-            Table(
-                (
-                    "level",
-                    "nodes",
-                    "uniform",
-                    "top-down from the root",
-                    f"from level {diagnostics.sampling_start}",
-                    "in training",
-                ),
-                tuple(
-                    (
-                        str(level.level),
-                        f"{level.nodes:,}",
-                        cell(level.uniform),
-                        cell(level.from_root),
-                        cell(level.from_level),
-                        "full" if level.taken_whole else "sampled",
-                    )
-                    for level in diagnostics.levels
-                ),
+            table_of(
+                diagnostics.levels,
+                {
+                    **LEVEL,
+                    "uniform": lambda level: cell(level.uniform),
+                    "top-down from the root": lambda level: cell(level.from_root),
+                    f"from level {diagnostics.sampling_start}": lambda level: cell(level.from_level),
+                    "in training": lambda level: "full" if level.taken_whole else "sampled",
+                },
             ),
         ),
         definition="KL(Q||P) in nats, averaged over histories. P: softmax of the model's scores over the level's "

@@ -1,11 +1,14 @@
 """A section of the page as plain text and tables, and numbers as table cells."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from beamtree.diagnostics.averages import Average
 from beamtree.diagnostics.headlines import percent, unsigned_zero
 from beamtree.diagnostics.report import Diagnostics
+
+RowT = TypeVar("RowT")
 
 
 @dataclass(frozen=True)
@@ -18,21 +21,27 @@ class Table:
     caption: str = ""
 
 
+def table_of(rows: Iterable[RowT], columns: Mapping[str, Callable[[RowT], str]], *last: tuple[str, ...]) -> Table:
+    """A row for each record; columns: by heading, what is in the cell. last: rows below them."""
+    cells = [tuple(cell_of(row) for cell_of in columns.values()) for row in rows]
+    return Table(tuple(columns), (*cells, *last))
+
+
 @dataclass(frozen=True)
 class Section:
-    """One diagnostic on the page. reading: what the numbers say, a paragraph a line; definition: how exactly they are
-    computed; remedy: what to do about bad values, may be empty. tables: below the
-    definition, out of sight until asked for; shown: tables that are always seen.
+    """One diagnostic on the page. definition: how exactly the numbers are computed; reading: what they say, a paragraph
+    a line; remedy: what to do about bad values. tables: below the definition, out of sight until asked for; shown:
+    tables that are always seen.
     """
 
     key: str
     title: str
     meaning: str
-    reading: str
-    plot: str
-    tables: tuple[Table, ...]
     definition: str
-    remedy: str
+    reading: str = ""
+    plot: str = ""
+    remedy: str = ""
+    tables: tuple[Table, ...] = ()
     shown: tuple[Table, ...] = ()
 
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from beamtree.diagnostics.accuracy import Bounded
+from beamtree.diagnostics.averages import Bounded
 from beamtree.diagnostics.diagnose import diagnose, examine
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.headlines import headlines

@@ -59,11 +59,8 @@ def _page(experiment: Experiment, evidence: Evidence, parts: Sequence[Part], abo
             part.key,
             part.title,
             part.text,
-            "",
-            part.plot,
-            tables=(),
-            definition=f"{experiment.heading.place} of the paper. Metrics are computed per user and averaged.",
-            remedy="",
+            f"{experiment.heading.place} of the paper. Metrics are computed per user and averaged.",
+            plot=part.plot,
             shown=tuple(table for table in part.tables if table.rows),
         )
         for part in parts

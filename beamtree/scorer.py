@@ -15,7 +15,6 @@ class PreparedScores(Protocol):
 
     def scores(self, request: int, level: int, nodes: Int64Array) -> Float32Array:
         """Scores (n,) of nodes (n,) of a level, for one of the requests; higher is better."""
-        ...
 
 
 class Scorer(Protocol):
@@ -23,4 +22,3 @@ class Scorer(Protocol):
 
     def prepare(self, requests: Requests) -> PreparedScores:
         """Do once what all levels need: encode the histories, collect evidence among what each may be given."""
-        ...

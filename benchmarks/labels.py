@@ -13,7 +13,7 @@ import torch
 
 from beamtree.config import Config
 from beamtree.model.next_item import NextItemModel
-from beamtree.training.climb import climb, vectors_by_leaf
+from beamtree.training.labels import climb, vectors_by_leaf
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
 from beamtree.tree.build import plant
 from benchmarks.measure import report, take_turns

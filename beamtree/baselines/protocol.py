@@ -73,14 +73,12 @@ class Baseline(Protocol):
     @property
     def name(self) -> str:
         """As in tables."""
-        ...
 
     def fit(self, dataset: Dataset, split: Split, *, budget: Budget) -> Answers:
         """Fit on the training spans alone; settings may be tuned on the validation users.
 
         BaselineUnavailable, with the reason, where this data is not for it.
         """
-        ...
 
 
 @runtime_checkable
@@ -98,4 +96,3 @@ class Index(Protocol):
 
     def with_effort(self, effort: int) -> Answers:
         """The same index with another effort."""
-        ...

@@ -13,16 +13,17 @@ import numpy as np
 import polars as pl
 
 from beamtree.artefact import FITTED_ITEMS, Artefact
-from beamtree.catalogue.content import content_of
 from beamtree.catalogue.growth import NODE_TABLES, grow_model
 from beamtree.catalogue.item_rows import new_rows
 from beamtree.catalogue.neighbours import FirstInteractions, Neighbours, find_neighbours
 from beamtree.catalogue.placement import held_nodes, most_similar_leaves, nearest_vacant_leaves
-from beamtree.data.columns import ITEM_ID
+from beamtree.data.columns import CATEGORY, ITEM_ID
+from beamtree.data.features import FeatureSchema
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import Ids, RawIds, id_list, unknown_ids
 from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.errors import DataError, InputError, UnknownIdsError
+from beamtree.model.content import ContentModel
 from beamtree.retrieval.scorers import unknown_parts
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, BoolArray, Float32Array, Int32Array, Int64Array
@@ -278,3 +279,24 @@ def _longer_memory(memory: dict[str, AnyArray], counts: Int64Array) -> dict[str,
 
 def _guide(artefact: Artefact) -> str | None:
     return next((name for name in GUIDES if name in artefact.weights), None)
+
+
+FEWEST_ITEMS, MOST_ITEMS = 100, 20_000
+"""So many items must be known to learn from; the most popular of very many say enough."""
+
+
+def content_of(artefact: Artefact, table: str) -> Callable[[pl.DataFrame], Float32Array] | None:
+    """From rows of the item table to vectors, in the space of a table of nodes; None where nothing but a category says
+    what an item is like, or where there are too few items to learn it from.
+
+    table: the name of the table among the model's weights, such as tower/node_table.
+    """
+    schema = FeatureSchema.infer(artefact.item_table, artefact.config.log.item_features)
+    if all(column.name == CATEGORY for column in schema.columns) or artefact.tree.num_items < FEWEST_ITEMS:
+        return None
+    tree = artefact.tree
+    items = np.sort(np.argsort(-artefact.popularity, kind="stable")[:MOST_ITEMS])
+    vectors = artefact.weights[table][int(tree.level_offsets[tree.height]) + tree.leaf_of_item[items]]
+    features = schema.encode(artefact.item_table[items])
+    model = ContentModel.fit(schema, features, vectors, weights=np.sqrt(artefact.popularity[items] + 1.0))
+    return lambda rows: model.vectors(schema.encode(rows))

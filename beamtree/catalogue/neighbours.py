@@ -26,7 +26,6 @@ class ReadVectors(Protocol):
 
     def __call__(self, items: Int64Array) -> AnyArray:
         """(n, width) for dense items (n,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,6 @@ class Answers(Protocol):
 
     def search(self, requests: Requests, *, k: int) -> SearchResult:
         """The top k eligible items of each request, best first; -1 with score -inf if fewer are eligible."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
 from beamtree.fitting.planting import first_order
-from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances
+from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances, training_popularity
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh
 from beamtree.model.attention import attention_reading
-from beamtree.model.counting import count_items
 from beamtree.model.estimator import Estimator
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePart, MakePartOnTree
@@ -68,64 +68,73 @@ def fit_model(
         work.claim(identity_of(dataset, config=config, strategies=chosen.beside(config)))
     first_order(dataset, config=config)  # says what is missing before anything is learned
     instances = training_instances(dataset, split, config=config)
-    has_tower = "tower" in config.model.parts
+    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, backend=backend)
     made = None if estimator is None else make_estimator(estimator, dataset, split)
     trained = None
-    if has_tower or (is_rectified and learned and made is None):
-        estimators = work.directory / "estimator" if estimator_cache is None and work is not None else estimator_cache
-        trained = train_estimator(
-            dataset,
-            split,
-            config=config,
-            directory=estimators,
-            listen=listen,
-            should_stop=should_stop,
-            train=backend.train,
-        )
-    encoder = None
-    if has_tower and trained is not None:
-        encoder = trained.estimator
+    if "tower" in config.model.parts or (is_rectified and learned and made is None):
+        trained = _train_encoder(run, estimator_cache)
+    if "tower" in config.model.parts and trained is not None:
+        run = replace(run, encoder=trained.estimator)
         on_encoder(trained)
-    run = FitRun(dataset, split, config, work, listen, should_stop, instances, learned, encoder, backend)
     labelling: TrainedEstimator[Estimator] | None = (made or trained) if is_rectified else None
     rounds = learn_in_rounds(run, chosen, estimator=None if labelling is None else labelling.estimator)
+    artefact, weighing_seconds = _weighed(run, rounds, parts=others)
+    seconds = _seconds(
+        rounds,
+        [some for some in (made, trained) if some is not None],
+        weighing=weighing_seconds,
+        is_resumed=work is not None and work.resume,
+    )
+    beside = chosen.beside(config)
+    strategies_beside = {"strategies": beside} if beside else {}
+    return replace(artefact, training={**_learned(run, rounds), **strategies_beside, **artefact.training, **seconds})
+
+
+def _learned(run: FitRun, rounds: Rounds) -> dict[str, Any]:
+    """What the rounds learned from, and how they went."""
+    return {
+        "split": run.split.description,
+        "instances": len(run.instances),
+        "steps": sum(report["steps"] for report in rounds.reports),
+        "rounds": rounds.reports,
+        "best_round": rounds.best_round,
+    }
+
+
+def _train_encoder(run: FitRun, cache: Path | None) -> TrainedEstimator[NextItemModel]:
+    """SASRec, kept in the folder that several runs share, or else in the run's own."""
+    return train_estimator(
+        run.dataset,
+        run.split,
+        config=run.config,
+        directory=run.work.directory / "estimator" if cache is None and run.work is not None else cache,
+        listen=run.listen,
+        should_stop=run.should_stop,
+        train=run.backend.train,
+    )
+
+
+def _weighed(run: FitRun, rounds: Rounds, *, parts: Mapping[str, MakePartOnTree]) -> tuple[Artefact, float]:
+    """The best round with all that is not learned in rounds, and the seconds that this took."""
     weights, started = dict(rounds.best_weights), time.monotonic()
-    weighing: dict[str, Any] = {}
-    if encoder is not None:
-        weights |= build_tower(run, encoder, rounds.best_tree)
-    if {"tower", "memory"} & set(config.model.parts):
-        weighed = weigh(run, weights, rounds.best_tree, parts=others)
-        weights, weighing = weighed.arrays, {"weighing": weighed.report}
-    weighing_seconds = time.monotonic() - started
-    return Artefact(
-        config=config,
+    training: dict[str, Any] = {}
+    if run.encoder is not None:
+        weights |= build_tower(run, run.encoder, rounds.best_tree)
+    if {"tower", "memory"} & set(run.config.model.parts):
+        weighed = weigh(run, weights, rounds.best_tree, parts=parts)
+        weights, training = weighed.arrays, {"weighing": weighed.report}
+    seconds = time.monotonic() - started
+    artefact = Artefact(
+        config=run.config,
         weights=weights,
         tree=rounds.best_tree,
-        popularity=count_items(
-            dataset.sequences.items,
-            split.train,
-            num_items=len(dataset.items),
-            weights=dataset.sequences.weights,
-        ),
-        item_table=dataset.item_table,
-        data_fingerprint=dataset.fingerprint,
-        request_features=dataset.features.read,
-        training={
-            "split": split.description,
-            "instances": len(instances),
-            "steps": sum(report["steps"] for report in rounds.reports),
-            "rounds": rounds.reports,
-            "best_round": rounds.best_round,
-            **({"strategies": beside} if (beside := chosen.beside(config)) else {}),
-            **weighing,
-            **_seconds(
-                rounds,
-                [some for some in (made, trained) if some is not None],
-                weighing=weighing_seconds,
-                is_resumed=work is not None and work.resume,
-            ),
-        },
+        popularity=training_popularity(run.dataset, run.split),
+        item_table=run.dataset.item_table,
+        data_fingerprint=run.dataset.fingerprint,
+        request_features=run.dataset.features.read,
+        training=training,
     )
+    return artefact, seconds
 
 
 def _seconds(

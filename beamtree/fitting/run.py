@@ -9,6 +9,7 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.split import Split
 from beamtree.errors import InterruptedTraining
 from beamtree.fitting.backend import LOCAL, FitBackend
+from beamtree.model.counting import count_items
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePartOnTree
 from beamtree.training.checkpoint import OWNER, Checkpoint, Identity, load_checkpoint, save_checkpoint
@@ -16,6 +17,7 @@ from beamtree.training.events import Listener
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.rounds import round_seed
+from beamtree.types import Int64Array
 
 KIND = "fit"
 
@@ -79,6 +81,12 @@ def identity_of(dataset: Dataset, *, config: Config, strategies: Mapping[str, st
     return Identity.of(
         config, data_fingerprint=dataset.fingerprint, features=dataset.features.digest(), strategies=strategies
     )
+
+
+def training_popularity(dataset: Dataset, split: Split) -> Int64Array:
+    """Interactions of each item (items,) inside the training spans, by their weights."""
+    sequences = dataset.sequences
+    return count_items(sequences.items, split.train, num_items=len(dataset.items), weights=sequences.weights)
 
 
 def training_instances(dataset: Dataset, split: Split, *, config: Config) -> TrainingInstances:

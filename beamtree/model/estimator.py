@@ -23,7 +23,6 @@ class Estimator(Protocol):
 
     def scores(self, histories: Int32Array) -> Float32Array:
         """(histories, items) for histories (histories, positions) of dense items, oldest first, -1 in front."""
-        ...
 
 
 @runtime_checkable
@@ -32,11 +31,9 @@ class InnerProductEstimator(Estimator, Protocol):
 
     def expectations(self, histories: Int32Array) -> Float32Array:
         """(histories, width) for histories as in `scores`."""
-        ...
 
     def item_vectors(self) -> Float32Array:
         """(items, width)."""
-        ...
 
 
 @runtime_checkable
@@ -45,11 +42,9 @@ class RequestEstimator(InnerProductEstimator, Protocol):
 
     def scores_of(self, requests: Requests) -> Float32Array:
         """(requests, items)."""
-        ...
 
     def expectations_of(self, requests: Requests) -> Float32Array:
         """(requests, width)."""
-        ...
 
 
 def scores_of(estimator: Estimator, requests: Requests) -> Float32Array:

@@ -24,7 +24,6 @@ class ReadRows(Protocol):
 
     def __call__(self, table: str, rows: Tensor) -> Tensor:
         """Vectors (..., size) of rows (...) of a table by name; -1, for none, reads row 0: mask what comes of it."""
-        ...
 
 
 PreparedPart = Callable[[Sequence[int], Tensor], Tensor]
@@ -76,7 +75,6 @@ class MakePart(Protocol):
         generator: everything random comes from it. item_table: a row for each item in the order of the dense ids, with
         item_id, category, title (null where unknown) and all other columns of the table that was fitted with.
         """
-        ...
 
 
 MakePartOnTree = Callable[[ItemTree, Config, torch.Generator], Part]

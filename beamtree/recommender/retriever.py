@@ -13,12 +13,14 @@ from beamtree.baselines.registry import Asked
 from beamtree.catalogue.change import change_catalogue
 from beamtree.catalogue.item_rows import read_new_items
 from beamtree.config import Config, PresetName
+from beamtree.data.columns import ITEM_ID
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.raw_ids import Ids
 from beamtree.data.request_features import Values
 from beamtree.data.split import HeldOut
 from beamtree.data.tables import Source
+from beamtree.data.users import read_users
 from beamtree.data.vocabulary import Id
 from beamtree.errors import InputError
 from beamtree.evaluation.protocol import CUTOFFS, checked_cutoffs, split_dataset
@@ -138,20 +140,26 @@ class DeepTreeRetriever:
         rows; otherwise UpdateRefused, and nothing changes. A loaded model finds what it needs beside its folder, where
         `save` left it. The other arguments are those of `fit`.
         """
-        from beamtree.recommender.update import update_fitted
+        from beamtree.recommender.listening import listening
+        from beamtree.training.events import ModelUpdated
+        from beamtree.training.interrupt import stop_requests
+        from beamtree.updating.encoder import Continuation
+        from beamtree.updating.update import update_model
 
-        self._fitted = replace(self.fitted, state=self.fitted.update_state())
-        self._fitted = update_fitted(
-            self._fitted,
-            interactions,
-            items=items,
-            users=users,
-            force=force,
-            work_dir=work_dir,
-            resume=resume,
-            progress=progress,
-            listen=listen,
-        )
+        artefact, settings = self.recommender.artefact, self.config.log
+        columns = {} if isinstance(items, pl.DataFrame) and ITEM_ID in items.columns else settings.item_columns
+        item_table = None if items is None else read_new_items(items, like=artefact.item_table, columns=columns)
+        user_table = None if users is None else read_users(users, columns=settings.interaction_columns)
+        state, directory = self.fitted.update_state(), None if work_dir is None else Path(work_dir)
+        self._fitted = replace(self.fitted, state=state)
+        with listening(listen, progress=progress) as say, stop_requests() as should_stop:
+            going_on = Continuation(say, should_stop, directory, resume=resume)
+            log = read_log(interactions, settings)
+            updated = update_model(artefact, state, log, items=item_table, users=user_table, continuation=going_on)
+            if not force:
+                updated.refuse_if_worse()
+            say(ModelUpdated(tuple(updated.lines())))
+        self._fitted = Fitted(Recommender(updated.artefact), state=updated.state)
         return self
 
     def add_items(self, items: Source, *, interactions: InteractionLog | Source | None = None) -> Self:

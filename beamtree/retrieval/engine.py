@@ -20,11 +20,9 @@ class SearchingScorer(Scorer, Protocol):
 
     def search(self, requests: Requests, *, k: int, beam_width: int) -> SearchResult:
         """Beam search; a request's beam grows by what it excludes, at most to twice its width."""
-        ...
 
     def scan(self, requests: Requests, *, k: int) -> SearchResult:
         """The exact top k: every eligible leaf is scored."""
-        ...
 
 
 class Engine:

@@ -19,7 +19,6 @@ class HistoryStore(Protocol):
 
     def of(self, user: Id) -> Sequence[Id] | pl.Series | None:
         """Raw item ids of one user, oldest first; None for an unknown user."""
-        ...
 
 
 class LogHistories:

@@ -27,11 +27,9 @@ class ItemCondition(Protocol):
     @property
     def key(self) -> Hashable:
         """Names the condition."""
-        ...
 
     def mask(self, item_table: pl.DataFrame) -> BoolArray:
         """Which items meet it, (items,)."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

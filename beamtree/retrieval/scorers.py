@@ -23,7 +23,6 @@ class RemembersAnew(Scorer, Protocol):
 
     def with_memory(self, memory: Memory) -> Scorer:
         """The same score with this memory."""
-        ...
 
 
 KERNEL_PARTS = frozenset({"attention", "memory", "tower"})

@@ -13,10 +13,9 @@ from starlette.types import ASGIApp, Lifespan
 from beamtree.serving.api_error import ApiError, shortened
 from beamtree.serving.observed import Observed
 from beamtree.serving.openapi import describe_interface
-from beamtree.serving.routes.admin import admin_routes
+from beamtree.serving.routes.admin import admin_routes, forget_routes
 from beamtree.serving.routes.change_items import change_items_routes
 from beamtree.serving.routes.events import event_routes
-from beamtree.serving.routes.forget import forget_routes
 from beamtree.serving.routes.health import health_routes
 from beamtree.serving.routes.items import item_routes
 from beamtree.serving.routes.model import model_routes

@@ -102,12 +102,7 @@ class Deployment:
                 )
                 raise ArtefactError(message) from error
             self.last_failure = None
-            with self._changing:
-                if fresh.version == self.current.version:
-                    return False
-                self.previous, self.current = self.current, fresh
-                self._announce()
-                return True
+            return self._serve(fresh)
 
     def change(self, make: Callable[[LoadedModel], LoadedModel]) -> bool:
         """Serve what `make` returns for the current model, having written it to the folder.
@@ -122,12 +117,16 @@ class Deployment:
         with self._reading:
             fresh = make(self.current)
             self._seen = self._look()
-            with self._changing:
-                if fresh.version == self.current.version:
-                    return False
-                self.previous, self.current = self.current, fresh
-                self._announce()
-                return True
+            return self._serve(fresh)
+
+    def _serve(self, fresh: LoadedModel) -> bool:
+        """Put a model in service; False where it is served already."""
+        with self._changing:
+            if fresh.version == self.current.version:
+                return False
+            self.previous, self.current = self.current, fresh
+            self._announce()
+            return True
 
     def rollback(self) -> None:
         """Serve the previous model again; the current one becomes the previous one."""

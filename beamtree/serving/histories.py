@@ -1,17 +1,21 @@
 """Histories of users: from a log read at start, then from the store of events, with a bounded cache."""
 
+import logging
+import sqlite3
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.raw_ids import RawIds
 from beamtree.data.vocabulary import Id
 from beamtree.retrieval.histories import LogHistories
+from beamtree.serving.api_error import ApiError
 from beamtree.serving.limits import HISTORY_CACHE_BYTES, HISTORY_CACHE_SECONDS
 from beamtree.serving.outcome import outcome_of
 
@@ -25,7 +29,6 @@ class StoredEvents(Protocol):
 
     def latest(self, user: Id, *, count: int) -> list[Id]:
         """The items of the latest events of a user, oldest first."""
-        ...
 
     def close(self) -> None:
         """Release the store."""
@@ -142,3 +145,38 @@ class Histories:
         kept = self._kept.pop(user, None)
         if kept is not None:
             self.cached_bytes -= kept.num_bytes
+
+
+log = logging.getLogger(__name__)
+
+
+class UserEvents:
+    """Reads the file of an `EventFile` over a separate connection; thread-safe."""
+
+    def __init__(self, path: Path, *, lock_seconds: float) -> None:
+        self._connection = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA query_only = ON")
+        self._connection.execute("SELECT max(id) FROM events").fetchone()  # makes SQLite open its files now
+        self._lock = threading.Lock()
+
+    def latest(self, user: Id, *, count: int) -> list[Id]:
+        """The items of the latest events of a user, oldest first; 503 where the file cannot be read."""
+        try:
+            with self._lock:
+                rows = self._connection.execute(
+                    "SELECT item FROM events WHERE user = ? ORDER BY id DESC LIMIT ?", (user, count)
+                ).fetchall()
+        except sqlite3.Error as error:
+            log.exception("events could not be read", extra={"reason": str(error)})
+            raise ApiError(
+                503,
+                "store_failed",
+                "The history of the user could not be read from disk. Try again, or send the history.",
+                headers={"Retry-After": "1"},
+            ) from error
+        return [item for (item,) in reversed(rows)]
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()

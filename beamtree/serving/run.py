@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from math import inf
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from beamtree import native
 from beamtree.data.interactions import InteractionLog
@@ -19,7 +20,7 @@ from beamtree.serving.connections import ConnectionLimits, Connections
 from beamtree.serving.deployment import Deployment
 from beamtree.serving.event_file import DAY, EventFile
 from beamtree.serving.events import EventStore
-from beamtree.serving.histories import Histories
+from beamtree.serving.histories import Histories, UserEvents
 from beamtree.serving.http_protocol import guarded_protocol
 from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS, SPARE_CONNECTIONS, SPARE_FILES
 from beamtree.serving.live import LiveEvents
@@ -30,7 +31,6 @@ from beamtree.serving.pool import SearchPool
 from beamtree.serving.service import Service
 from beamtree.serving.settings import ServerSettings
 from beamtree.serving.trial import try_in_child, try_model
-from beamtree.serving.user_events import UserEvents
 from beamtree.serving.watermarks import Watermarks
 
 PREPARING_AND_SEARCHING = 2
@@ -83,19 +83,7 @@ def serve(
             await asyncio.sleep(LAST_WORDS_SECONDS)  # requests that were cut short say so
             connections.close()
 
-    config = uvicorn.Config(
-        create_app(service, lifespan=lifespan),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        lifespan="on",
-        proxy_headers=False,
-        timeout_graceful_shutdown=settings.stop_seconds,
-        timeout_keep_alive=75,
-        http=guarded_protocol(connections),
-        ws="none",
-    )
+    config = _uvicorn_config(create_app(service, lifespan=lifespan), connections, stop_seconds=settings.stop_seconds)
     server = uvicorn.Server(config)
     service.is_stopping = lambda: server.should_exit
     try:
@@ -105,6 +93,22 @@ def serve(
     finally:
         stop.set()
         service.close()
+
+
+def _uvicorn_config(app: ASGIApp, connections: Connections, *, stop_seconds: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="on",
+        proxy_headers=False,
+        timeout_graceful_shutdown=stop_seconds,
+        timeout_keep_alive=75,
+        http=guarded_protocol(connections),
+        ws="none",
+    )
 
 
 def build_service(settings: ServerSettings, *, log: InteractionLog | None) -> Service:

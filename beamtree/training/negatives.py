@@ -36,7 +36,6 @@ class Draws(Protocol):
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
         """Candidates for each level and instance; the instances have one target each."""
-        ...
 
 
 class NegativeSampler(Protocol):
@@ -45,15 +44,12 @@ class NegativeSampler(Protocol):
     @property
     def name(self) -> str:
         """What checkpoints call it, options included: one with another name is not resumed."""
-        ...
 
     def draws(self, score: Score) -> Draws:
         """Its draws for a score over a tree, in torch; InputError for a score that it cannot draw by."""
-        ...
 
     def in_kernels(self, tree: ItemTree) -> Negatives | None:
         """The same in the compiled kernels; None where they do not know it, so that the score is learned in torch."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ class Placement(Protocol):
     @property
     def name(self) -> str:
         """What checkpoints call it, options included: one with another name is not resumed."""
-        ...
 
     def place(
         self,
@@ -34,12 +33,10 @@ class Placement(Protocol):
         on_step: Callable[[], None] = lambda: None,
     ) -> Relearned:
         """A new tree of the same shape; the arguments are those of `relearn_tree`."""
-        ...
 
     @property
     def transfer(self) -> TransferRows:
         """What the embeddings start from in the new tree."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,12 @@ class Instances(Protocol):
 
     def batch(self, instances: Int64Array, *, epoch: int) -> Any:
         """What the learner takes: the numbered instances as they are in an epoch."""
-        ...
 
     def state(self) -> Arrays:
         """What they must remember when a run goes on from a checkpoint."""
-        ...
 
     def restore(self, state: Mapping[str, AnyArray]) -> None:
         """Remember what `state` gave then."""
-        ...
 
 
 @dataclass
@@ -228,4 +225,3 @@ class RunTraining(Protocol):
 
     def __call__(self, trainer: Trainer, /, *, seconds_before: float = 0.0) -> Progress:
         """Train as `Trainer.run` does, and leave the best weights in the trainer's learner."""
-        ...

@@ -24,7 +24,6 @@ class Assign(Protocol):
 
     def __call__(self, scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
         """The node of each item, no node beyond its capacity."""
-        ...
 
 
 def by_regret(best: Float64Array, second: Float64Array) -> Float64Array:

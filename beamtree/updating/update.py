@@ -23,8 +23,8 @@ from beamtree.evaluation.answers import BeamSearch
 from beamtree.evaluation.metrics import Metrics
 from beamtree.evaluation.protocol import evaluate, excludes_seen
 from beamtree.fitting.calibration import TREND
+from beamtree.fitting.run import training_popularity
 from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
-from beamtree.model.counting import count_items
 from beamtree.model.memory import Memory
 from beamtree.model.tower import TOWER
 from beamtree.model.trend import Trend
@@ -34,7 +34,63 @@ from beamtree.updating.encoder import Continuation
 from beamtree.updating.rows import ExtendedLog, extend_log, hold_out_newest, newer_rows
 from beamtree.updating.state import LearnedLog, UpdateState
 from beamtree.updating.tower import FallenSubtrees, learn_tower
-from beamtree.updating.verdict import Replacement, Verdict
+
+CHOSEN_BY = "recall@20"
+"""What must not fall for an update, or another placement of items, to be taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The model before and after an update, asked what some users did in the new rows."""
+
+    before: Metrics
+    after: Metrics
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the update would do worse than what is in use."""
+        return self.after[CHOSEN_BY] < self.before[CHOSEN_BY]
+
+    def __str__(self) -> str:
+        before, after = self.before[CHOSEN_BY], self.after[CHOSEN_BY]
+        return f"{CHOSEN_BY} on the newest rows of {self.after.num_users:,} users: {before:.4f} before, {after:.4f} now"
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """Subtrees that were placed anew, and the updated model with them as they were and as they would be."""
+
+    subtrees: FallenSubtrees
+    before: Metrics
+    after: Metrics
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the new placement is taken: it must not find less."""
+        return self.after[CHOSEN_BY] >= self.before[CHOSEN_BY]
+
+    @property
+    def kept(self) -> Metrics:
+        """Of the placement that is taken."""
+        return self.after if self.is_kept else self.before
+
+    def __str__(self) -> str:
+        before, after = self.before[CHOSEN_BY], self.after[CHOSEN_BY]
+        if self.is_kept:
+            return f"{self.subtrees} and were placed anew: {CHOSEN_BY} {before:.4f} without that, {after:.4f} with it"
+        return f"{self.subtrees} and stay: placed anew, {CHOSEN_BY} would be {after:.4f} instead of {before:.4f}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report of an update."""
+        return {
+            "subtrees": len(self.subtrees.roots),
+            "of": self.subtrees.num_subtrees,
+            "items": self.subtrees.num_items,
+            "log_likelihood": [round(value, 4) for value in self.subtrees.mean_log_likelihoods],
+            CHOSEN_BY: [round(self.before[CHOSEN_BY], 5), round(self.after[CHOSEN_BY], 5)],
+            "is_kept": self.is_kept,
+        }
+
 
 MEMORY = "memory"
 
@@ -100,13 +156,9 @@ def update_model(
     grown = artefact
     if not new_items.is_empty():
         grown = change_catalogue(artefact, add=new_items, interactions=InteractionLog(rows)).artefact
+    half_life, known_items = settings.half_life_days, grown.item_table
     extended = extend_log(
-        state.log,
-        rows,
-        item_table=grown.item_table,
-        skipped=skipped,
-        half_life_days=settings.half_life_days,
-        user_table=users,
+        state.log, rows, item_table=known_items, skipped=skipped, half_life_days=half_life, user_table=users
     )
     extended = replace(extended, dataset=extended.dataset.reading(artefact.request_features))
     split = hold_out_newest(extended, exclude_seen=excludes_seen(artefact.config), seed=artefact.config.training.seed)
@@ -122,12 +174,7 @@ def update_model(
     now = replace(
         grown,
         weights=weights,
-        popularity=count_items(
-            dataset.sequences.items,
-            split.train,
-            num_items=len(dataset.items),
-            weights=dataset.sequences.weights,
-        ),
+        popularity=training_popularity(dataset, split),
         data_fingerprint=dataset.fingerprint,
     )
     verdict = _verdict(artefact, now, extended, split)
@@ -137,16 +184,12 @@ def update_model(
         verdict = replace(verdict, after=replacement.kept)
     seconds = time.monotonic() - started
     report: dict[str, Any] = {"rows": extended.num_new, "split": split.description, "seconds": round(seconds, 1)}
-    if trend is not None:
-        report["trend"] = asdict(trend)
-    if replacement is not None:
-        report["replacement"] = replacement.as_json()
+    report |= {} if trend is None else {"trend": asdict(trend)}
+    report |= {} if replacement is None else {"replacement": replacement.as_json()}
+    updates = [*artefact.training.get("updates", []), report]
+    metrics = {} if verdict is None else {"newest": dict(verdict.after)}
     return Updated(
-        replace(
-            now,
-            metrics={} if verdict is None else {"newest": dict(verdict.after)},
-            training=dict(artefact.training) | {"updates": [*artefact.training.get("updates", []), report]},
-        ),
+        replace(now, metrics=metrics, training={**artefact.training, "updates": updates}),
         UpdateState(LearnedLog.of(dataset), optimiser),
         verdict,
         new_rows=extended.num_new,

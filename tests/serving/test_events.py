@@ -13,8 +13,7 @@ import pytest
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.event_file import LOCK_SECONDS, EventFile, StoredEvent
 from beamtree.serving.events import EventStore
-from beamtree.serving.histories import Histories
-from beamtree.serving.user_events import UserEvents
+from beamtree.serving.histories import Histories, UserEvents
 from tests.serving.server import DEADLINE, wait_until
 
 BUSY_SECONDS_BEFORE = 10.0

@@ -12,8 +12,7 @@ from beamtree.data.vocabulary import Id
 from beamtree.errors import IdTypeError
 from beamtree.serving.api_error import ApiError
 from beamtree.serving.event_file import EventFile, StoredEvent
-from beamtree.serving.histories import Histories
-from beamtree.serving.user_events import UserEvents
+from beamtree.serving.histories import Histories, UserEvents
 from tests.serving.server import DEADLINE
 
 

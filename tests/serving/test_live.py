@@ -11,10 +11,9 @@ from beamtree.model.memory import Memory
 from beamtree.model.trend import Trend
 from beamtree.retrieval.request import RecommendOptions, RecommendRequest
 from beamtree.serving.event_file import EventFile, StoredEvent
-from beamtree.serving.histories import Histories
+from beamtree.serving.histories import Histories, UserEvents
 from beamtree.serving.live import LiveEvents
 from beamtree.serving.loaded_model import LoadedModel, assemble, load_model
-from beamtree.serving.user_events import UserEvents
 from tests.serving.models import save_model
 
 NOW = 1_700_000_000.0

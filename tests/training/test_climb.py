@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from beamtree.data.dataset import prepare_dataset
 from beamtree.data.split import split_users
 from beamtree.model.estimator import Estimator, InnerProductEstimator
-from beamtree.training.climb import climb, vectors_by_leaf
 from beamtree.training.instances import TrainingInstances
-from beamtree.training.labels import RectifiedLabels
+from beamtree.training.labels import RectifiedLabels, climb, vectors_by_leaf
 from beamtree.training.rectify import first_winning_level, scores_by_leaf
 from tests.small import random_tree, two_group_log
 

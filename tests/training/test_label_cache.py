@@ -10,8 +10,7 @@ from beamtree.data.split import Spans
 from beamtree.model.next_item import NextItemModel
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch, TrainingInstances
-from beamtree.training.label_cache import BLOCK, LabelCache
-from beamtree.training.labelled import RectifiedInstances
+from beamtree.training.labelled import BLOCK, LabelCache, RectifiedInstances
 from beamtree.training.labels import Labels, RectifiedLabels
 from beamtree.tree.build import plant
 from research.labels import NormalisedLabels, SoftLabels

@@ -11,7 +11,7 @@ from beamtree.data.vocabulary import Vocabulary
 from beamtree.errors import DataError, InputError, SettingsError
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.request import RecommendRequest
-from beamtree.updating.request_tables import replaced_users
+from beamtree.updating.rows import replaced_users
 from tests.small import small_config
 
 USERS = pl.DataFrame({"user_id": [f"u{number:02}" for number in range(30)], "city": ["Oslo", "Rome"] * 15})

@@ -22,7 +22,7 @@ from beamtree.training.placement import move_leaf_rows
 from beamtree.tree.item_tree import ItemTree
 from beamtree.updating import tower
 from beamtree.updating.subtrees import PlacedVectors
-from beamtree.updating.verdict import Verdict
+from beamtree.updating.update import Verdict
 from tests.fitting.test_trend import news_log
 from tests.small import assert_same_bytes, small_config, two_group_log
 

@@ -2,15 +2,13 @@
 
 from functools import partial
 
-from beamtree.baselines.indexes.din_vectors import din_vectors
 from beamtree.baselines.indexes.index import BuildIndex, IndexBaseline
 from beamtree.baselines.indexes.ip_nsw import IpNsw
 from beamtree.baselines.indexes.ivf_pq import IvfPq
 from beamtree.baselines.indexes.qinco import Qinco
 from beamtree.baselines.indexes.rotlex import Rotlex
-from beamtree.baselines.indexes.sasrec_vectors import sasrec_vectors
 from beamtree.baselines.indexes.scann import PUBLISHED_SCANN, SCANN
-from beamtree.baselines.indexes.vectors import MakeVectors
+from beamtree.baselines.indexes.vectors import MakeVectors, din_vectors, sasrec_vectors
 from beamtree.baselines.registry import Entry
 
 _INDEXES: tuple[tuple[str, str, BuildIndex, tuple[str, ...]], ...] = (

@@ -46,7 +46,6 @@ class BuildIndex(Protocol):
 
     def __call__(self, vectors: Float32Array, *, queries: TrainingQueries, budget: Budget) -> VectorIndex:
         """queries: what the index will be asked for, for those that learn from it. BaselineUnavailable: too large."""
-        ...
 
 
 class IndexBaseline:

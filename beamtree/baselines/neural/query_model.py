@@ -45,7 +45,6 @@ class Encoder(Protocol):
 
     def expectation(self, vectors: Tensor, *, present: Tensor, dropout: Dropout) -> Tensor:
         """As `SequenceEncoder.expectation`."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,9 +70,7 @@ class NetworkSettings(Protocol):
     @property
     def name(self) -> str:
         """As in the registry."""
-        ...
 
     @property
     def recipe(self) -> Recipe:
         """How it learns."""
-        ...

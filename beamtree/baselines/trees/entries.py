@@ -16,10 +16,7 @@ _learned = partial(Entry, libraries=("torch",), extra="train", learns=True)
 ENTRIES: tuple[Entry, ...] = (
     _learned(Jtr, "a tree of overlapping buckets of items under a sequence encoder"),
     _learned(_plt, "a label tree: products of conditional probabilities along the path"),
-    _learned(
-        _tdm,
-        "node-wise binary cross-entropy, uniform negatives, the tree clustered anew",
-    ),
+    _learned(_tdm, "node-wise binary cross-entropy, uniform negatives, the tree clustered anew"),
     _learned(_jtm, "the same loss, histories as ancestors, the tree learned by likelihood"),
     _learned(Otm, "JTM's tree, trained on what the beam meets with corrected labels"),
     _learned(partial(Dtr, "dtr-u"), "softmax on each level of a tree, uniform negatives, as published"),

@@ -27,7 +27,6 @@ class ChooseNodes(Protocol):
 
     def __call__(self, targets: Int32Array, *, generator: np.random.Generator) -> LabelledNodes:
         """Each node at most once for each instance and level."""
-        ...
 
 
 class UniformNodes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from beamtree.errors import InputError
 from beamtree.model.attention import Attention
 from beamtree.model.part import PreparedPart, ReadRows
 from beamtree.model.score import ATTENTION, Score, attention_alone
+from beamtree.native.network import AttentionGradients, Network
 from beamtree.training.instances import Batch
 from beamtree.training.module_learner import BatchPart, ModuleLearner
 from beamtree.types import Int32Array
@@ -57,7 +58,6 @@ class PrepareNodes(Protocol):
 
     def __call__(self, score: Score, requests: Requests, *, dropout: torch.Generator | None) -> PreparedPart:
         """dropout: draws the masks of training; None where nothing is dropped."""
-        ...
 
 
 class NodeScores:
@@ -111,7 +111,7 @@ def _attention_weights(attention: Attention, history: Tensor, nodes: Tensor) -> 
     if not native.is_available():
         weights: Tensor = attention.attention(history, nodes)
         return weights
-    from beamtree.baselines.trees.kernel_attention import attention_weights
+    from beamtree.baselines.trees.node_scores import attention_weights
 
     return attention_weights(attention, history, nodes)
 
@@ -129,3 +129,47 @@ def _read_rows(score: Score) -> ReadRows:
         return read_in_place
 
     return read
+
+
+ROWS_AT_A_TIME = 64
+"""Histories whose gradients are in memory together, each with sums of its own."""
+UNIT = ("hidden.weight", "hidden.bias", "hidden_slope", "output.weight", "output.bias", "output_slope")
+"""The parameters of the attention unit by name."""
+
+
+def attention_weights(attention: Attention, history: Tensor, nodes: Tensor) -> Tensor:
+    """Weights (rows, columns, positions) for history (rows, positions, size) and nodes (rows, columns, size).
+
+    In the kernels, with gradients for torch: the most expensive part of scoring nodes, by far.
+    """
+    parameters = [attention.attention.get_parameter(name) for name in UNIT]
+    network = Network.pack(attention.state_dict(), windows=attention.windows)
+    weights: Tensor = _Weights.apply(network, history, nodes, *parameters)  # type: ignore[no-untyped-call]
+    return weights.transpose(1, 2)
+
+
+class _Weights(torch.autograd.Function):
+    """Weights (rows, positions, columns) as the kernels compute them."""
+
+    @staticmethod
+    def forward(ctx: Any, network: Network, history: Tensor, nodes: Tensor, *parameters: Tensor) -> Tensor:
+        history, nodes = history.contiguous(), nodes.contiguous()
+        ctx.save_for_backward(history, nodes, *parameters)
+        ctx.network = network
+        return torch.from_numpy(network.attention_weights(history, nodes))
+
+    @staticmethod
+    def backward(ctx: Any, *d_weights: Tensor) -> tuple[Tensor | None, ...]:
+        history, nodes, *parameters = ctx.saved_tensors
+        given = d_weights[0].contiguous()
+        found: list[AttentionGradients] = []
+        for first in range(0, len(history), ROWS_AT_A_TIME):
+            rows = slice(first, first + ROWS_AT_A_TIME)
+            found.append(ctx.network.attention_gradients(history[rows], nodes[rows], d_weights=given[rows]))
+        of_unit = [
+            torch.from_numpy(np.sum([part.weights[f"attention.{name}"] for part in found], axis=0)).view_as(parameter)
+            for name, parameter in zip(UNIT, parameters, strict=True)
+        ]
+        of_history = torch.from_numpy(np.concatenate([part.vectors for part in found]))
+        of_nodes = torch.from_numpy(np.concatenate([part.nodes for part in found]))
+        return None, of_history, of_nodes, *of_unit

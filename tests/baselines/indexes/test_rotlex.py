@@ -3,8 +3,14 @@ import pytest
 import torch
 
 from beamtree.baselines.indexes.rotlex import bucket_lists
-from beamtree.baselines.indexes.rotlex_assignment import assign_to_buckets, first_buckets, mean_over_askers
-from beamtree.baselines.indexes.rotlex_router import Router, exact_neighbours, learn_buckets
+from beamtree.baselines.indexes.rotlex_router import (
+    Router,
+    assign_to_buckets,
+    exact_neighbours,
+    first_buckets,
+    learn_buckets,
+    mean_over_askers,
+)
 from tests.baselines.indexes.communities import BUDGET, cloud
 
 POINTS = cloud()
@@ -32,7 +38,7 @@ def test_the_strongest_pairs_come_first_and_full_buckets_take_nobody() -> None:
 
 
 def test_who_finds_all_considered_buckets_full_goes_where_room_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beamtree.baselines.indexes.rotlex_assignment.CONSIDERED_BUCKETS", 1)
+    monkeypatch.setattr("beamtree.baselines.indexes.rotlex_router.CONSIDERED_BUCKETS", 1)
     affinity = np.array([[0.9, 0.0, 0.1], [0.8, 0.0, 0.1], [0.7, 0.0, 0.1]], dtype=np.float32)
     assert assign_to_buckets(lambda rows: affinity[rows], num_items=3, buckets=3).tolist() == [0, 0, 1]
 

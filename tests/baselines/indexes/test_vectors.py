@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from beamtree.baselines.indexes.din_vectors import MeanOfHistory, din_vectors
-from beamtree.baselines.indexes.sasrec_vectors import sasrec_vectors
-from beamtree.baselines.indexes.vectors import training_queries
+from beamtree.baselines.indexes.vectors import MeanOfHistory, din_vectors, sasrec_vectors, training_queries
 from beamtree.baselines.next_item import SASREC
 from beamtree.data.requests import Requests
 from beamtree.training.events import Event

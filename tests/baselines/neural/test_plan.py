@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from beamtree.baselines.neural.plan import Pace, Plan, make_plan
+from beamtree.baselines.neural.learning import Pace, Plan, make_plan
 from beamtree.baselines.neural.recipe import TUNED
 
 RECIPE = replace(TUNED, batch_size=10, epochs=4.0, validations=5)

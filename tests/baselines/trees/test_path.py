@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from beamtree.baselines.trees.path_likelihood import nodes_below, path_scores
-from beamtree.baselines.trees.path_scorer import PathScorer, log_sigmoid
+from beamtree.baselines.trees.jtm import nodes_below, path_scores
+from beamtree.baselines.trees.plt import PathScorer, log_sigmoid
 from beamtree.data.requests import Histories, Requests
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine

@@ -30,10 +30,15 @@ SHARE = 0.7
 def trained_encoder(kind: EncoderKind, dataset: Dataset, split: Split, *, budget: Budget) -> NextItemModel:
     """With the settings of the section `estimator`, as far as the budget allows; cached in its folder."""
     budget = replace(budget, config=with_encoder(budget.config, kind))
+    return train_with(config_within(budget, dataset, split), dataset, split, budget=budget)
+
+
+def train_with(config: Config, dataset: Dataset, split: Split, *, budget: Budget) -> NextItemModel:
+    """The encoder of these settings; found again in the budget's directory where it was trained before."""
     return train_estimator(
         dataset,
         split,
-        config=config_within(budget, dataset, split),
+        config=config,
         directory=budget.directory,
         listen=budget.listen,
         should_stop=budget.should_stop,

@@ -68,8 +68,7 @@ def compare(
         return
     if log is None:
         raise InputError("Give the log to compare on: beamtree compare LOG. --list names the systems.")
-    from beamtree.compare.report import About
-    from beamtree.compare.write import write_report
+    from beamtree.compare.report import About, write_report
 
     chosen, tops = choose_systems(systems), parse_cutoffs(cutoffs)
     config = Config.load(assignments=assignments or [], overrides={"log": reading.settings()})

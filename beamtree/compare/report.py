@@ -1,19 +1,22 @@
-"""The report of a comparison: Markdown for a terminal or a wiki, and one self-contained HTML page."""
+"""The report of a comparison as files: Markdown for a terminal or a wiki, and one self-contained HTML page."""
 
+import json
 import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from matplotlib.axes import Axes
 
 from beamtree.compare.ratios import order_among_trees, order_sentence, ours_over_others
-from beamtree.compare.summary import METRIC, Row, Summary
+from beamtree.compare.summary import METRIC, Result, Row, Summary, summarise, sweeps, table
 from beamtree.diagnostics.headlines import Headline
 from beamtree.diagnostics.page import render
 from beamtree.diagnostics.section import Section, Table, table_of
 from beamtree.diagnostics.svg import FAINT, INK, SERIES, figure_style, panels, to_svg
+from beamtree.storage import replace_file, replace_text
 
 LIBRARIES = ("beamtree", "torch", "numpy", "polars", "scipy", "implicit", "faiss-cpu", "scann", "torch_geometric")
 
@@ -314,3 +317,20 @@ def _families(axes: Axes, summary: Summary) -> None:
         if any(row.family == family for row in summary.rows):
             axes.plot([], [], marker="o", linestyle="", color=COLOURS[family], label=family)
     axes.legend(loc="lower right", fontsize=8)
+
+
+def write_report(results: Sequence[Result], about: About, *, directory: Path) -> tuple[Summary, str]:
+    """results.json, results.parquet, sweeps.parquet, report.md and report.html; the summary and the Markdown."""
+    summary = summarise(results)
+    kept = [{name: value for name, value in result.items() if name != "per_user"} for result in results]
+    replace_text(directory / "results.json", json.dumps(kept, indent=1) + "\n")
+    if not summary.rows:
+        reasons = {**summary.left_out, **summary.failed}
+        return summary, "\n".join(f"{name}: {why}" for name, why in reasons.items())
+    for name, frame in (("results.parquet", table(summary)), ("sweeps.parquet", sweeps(summary))):
+        if frame.width:
+            replace_file(directory / name, frame.write_parquet)
+    text = markdown(summary, about)
+    replace_text(directory / "report.md", text)
+    replace_text(directory / "report.html", page(summary, about))
+    return summary, text

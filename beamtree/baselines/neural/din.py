@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from beamtree.baselines.neural.learning import learn
-from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, Recipe
+from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, NetworkSettings
 from beamtree.baselines.neural.task import Task, svd_vectors, warm_start_of
 from beamtree.baselines.protocol import Budget
 from beamtree.config import Config, ModelSettings, NetworkSpec
@@ -34,12 +34,9 @@ VALIDATION_SCORES = 20_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class DinSettings:
-    """width: of an item's vector; windows: lengths, oldest first; layers: of the MLP; negatives: per history."""
+class DinSettings(NetworkSettings):
+    """windows: lengths, oldest first; layers: of the MLP; negatives: per history."""
 
-    name: str
-    recipe: Recipe
-    width: int
     attention_hidden: int
     windows: tuple[int, ...]
     layers: tuple[int, int, int]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from beamtree.baselines.neural.learning import learn
-from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, Recipe
+from beamtree.baselines.neural.recipe import AS_PUBLISHED, TUNED, NetworkSettings
 from beamtree.baselines.neural.task import Task, svd_vectors, warm_start_of
 from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
@@ -40,12 +40,9 @@ SCALE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class LightGcnSettings:
-    """width: of a vector; layers: how often the graph is smoothed."""
+class LightGcnSettings(NetworkSettings):
+    """layers: how often the graph is smoothed."""
 
-    name: str
-    recipe: Recipe
-    width: int
     layers: int
 
 

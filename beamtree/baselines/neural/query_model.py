@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from beamtree.baselines.neural.learning import learn
-from beamtree.baselines.neural.recipe import Recipe
+from beamtree.baselines.neural.recipe import NetworkSettings
 from beamtree.baselines.neural.task import Task, parts_of, svd_vectors, warm_start_of
 from beamtree.baselines.popularity import scored_or_popular
 from beamtree.baselines.protocol import Budget
@@ -48,15 +48,9 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuerySettings:
-    """What all these networks have; each adds sizes of its own.
+class QuerySettings(NetworkSettings):
+    """What all these networks have. negatives: as estimator.negatives; dropout: share, while training."""
 
-    width: of an item's vector; negatives: as estimator.negatives; dropout: share, while training.
-    """
-
-    name: str
-    recipe: Recipe
-    width: int
     negatives: int | Literal["auto"]
     dropout: float = 0.0
 

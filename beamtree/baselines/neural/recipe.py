@@ -1,7 +1,7 @@
 """How a network learns, whatever it is made of: as published, and with all that our own models have."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Literal
 
 from beamtree.config import Config
 from beamtree.training.horizon import TargetHorizon
@@ -62,15 +62,10 @@ TUNED = Recipe(
 """The options that our own models have."""
 
 
-class NetworkSettings(Protocol):
-    """Settings of one system, a dataclass: its name, how it learns, and sizes of its own."""
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Settings of one system; each adds sizes of its own. name: as in the registry; width: of an item's vector."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def name(self) -> str:
-        """As in the registry."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """How it learns."""
+    name: str
+    recipe: Recipe
+    width: int

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from beamtree.baselines.trees.labelled_nodes import children_of, distinct
+from beamtree.baselines.trees.node_loss import children_of, distinct
 from beamtree.baselines.trees.node_scores import NodeScores, PrepareNodes
 from beamtree.model.score import Score
 from beamtree.retrieval.beam import first_searched_level

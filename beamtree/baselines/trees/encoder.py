@@ -1,8 +1,7 @@
 """SASRec within a share of the budget: the estimator of rectified labels, and JTR's encoder of queries."""
 
-from beamtree.baselines.encoder import with_encoder, with_positions, with_positions_for
+from beamtree.baselines.encoder import train_with, with_encoder, with_positions, with_positions_for
 from beamtree.baselines.trees.run import TreeRun
-from beamtree.fitting.estimator import train_estimator
 from beamtree.model.next_item import NextItemModel
 from beamtree.storage import replace_text
 
@@ -17,7 +16,7 @@ def train_encoder(run: TreeRun) -> NextItemModel:
     Found again in the budget's directory where it was trained before; how many positions fitted into the time then is
     kept in the run's folder.
     """
-    config, budget = with_encoder(run.config, "self-attention"), run.budget
+    config = with_encoder(run.config, "self-attention")
     kept = None if run.directory is None else run.directory / PLANNED
     if kept is not None and kept.is_file():
         config = with_positions(config, int(kept.read_text(encoding="utf-8")))
@@ -26,11 +25,4 @@ def train_encoder(run: TreeRun) -> NextItemModel:
         if kept is not None and config.estimator.max_positions is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             replace_text(kept, f"{config.estimator.max_positions}\n")
-    return train_estimator(
-        run.dataset,
-        run.split,
-        config=config,
-        directory=budget.directory,
-        listen=budget.listen,
-        should_stop=budget.should_stop,
-    ).estimator
+    return train_with(config, run.dataset, run.split, budget=run.budget)

@@ -11,9 +11,7 @@ from beamtree.baselines.trees.jtr_index import JtrIndex
 from beamtree.baselines.trees.jtr_model import JtrModel, LevelwiseLoss
 from beamtree.baselines.trees.learning import share_of_time
 from beamtree.baselines.trees.node_scores import in_parts
-from beamtree.baselines.trees.plan import Plan, make_plan
-from beamtree.baselines.trees.run import TreeRun
-from beamtree.config import MAX_EPOCHS
+from beamtree.baselines.trees.run import Plan, TreeRun, make_plan, round_settings
 from beamtree.evaluation.protocol import evaluate
 from beamtree.model.next_item import NextItemModel
 from beamtree.training.checkpoint import Arrays, Checkpoint, copied, load_checkpoint, save_checkpoint
@@ -87,13 +85,8 @@ def _train(
 ) -> Mapping[str, float]:
     """One round over fixed buckets; the best validation, empty without validation users."""
     seed = round_seed(run.budget.seed, round_number)
-    changes = {
-        "learning_rate": LEARNING_RATE,
-        "epochs": MAX_EPOCHS,
-        "max_instances": plan.steps * run.batch_size,
-        "seed": seed,
-    }
-    settings, instances = run.config.training.model_copy(update=changes), run.instances.with_seed(seed)
+    settings = round_settings(run, steps=plan.steps, learning_rate=LEARNING_RATE, seed=seed)
+    instances = run.instances.with_seed(seed)
 
     def validate() -> Mapping[str, float]:
         index = JtrIndex(model, tree, beam_width)

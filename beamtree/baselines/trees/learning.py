@@ -4,14 +4,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beamtree.baselines.protocol import CurvePoint
 from beamtree.baselines.trees.beam_index import BeamIndex
 from beamtree.baselines.trees.method import MakeScorer, Method, Replanting
-from beamtree.baselines.trees.plan import Plan, make_plan
-from beamtree.baselines.trees.run import TreeRun
-from beamtree.config import MAX_EPOCHS
+from beamtree.baselines.trees.run import Plan, TreeRun, make_plan, round_settings
 from beamtree.errors import DivergedError
 from beamtree.evaluation.protocol import evaluate
 from beamtree.fitting.planting import plant_first_tree
@@ -145,13 +143,8 @@ def _learn_round(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan) ->
 def _train(run: TreeRun, method: Method, rounds: Rounds, *, plan: Plan, rate: float, trainings_left: int) -> Trained:
     """One training from the weights of the round before."""
     seed = round_seed(run.budget.seed, rounds.round)
-    changes: dict[str, Any] = {
-        "learning_rate": rate,
-        "epochs": MAX_EPOCHS,
-        "max_instances": plan.steps * run.batch_size,
-        "seed": seed,
-    }
-    config = run.config.model_copy(update={"training": run.config.training.model_copy(update=changes)})
+    settings = round_settings(run, steps=plan.steps, learning_rate=rate, seed=seed)
+    config = run.config.model_copy(update={"training": settings})
     score = _score_of(run, rounds.weights, rounds.tree)
     instances = run.instances.with_seed(seed)
     checkpoints = None

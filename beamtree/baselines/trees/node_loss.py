@@ -1,16 +1,128 @@
-"""Node-wise binary cross-entropy (TDM, JTM and PLT)."""
+"""Node-wise binary cross-entropy (TDM, JTM and PLT), and the nodes that it tells apart: the targets' ancestors, and
+others of their levels.
+
+A tree of four leaves, target on leaf 2: the positives are node 1 of level 1 and leaf 2. PLT tells them from their
+siblings, node 0 and leaf 3; TDM from so many others of each level, drawn without replacement.
+"""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from beamtree.baselines.trees.labelled_nodes import ChooseNodes
 from beamtree.baselines.trees.node_scores import NodeScores
 from beamtree.model.score import Score
 from beamtree.training.instances import Batch
+from beamtree.tree.item_tree import ItemTree
+from beamtree.types import NOTHING, BoolArray, Float32Array, Int32Array, Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledNodes:
+    """rows: (levels, instances, columns), nodes numbered over the whole tree, -1 where a column holds none, levels
+    from 1 to the height. labels: the same shape, 1 for ancestors of a target, else 0."""
+
+    rows: Int64Array
+    labels: Float32Array
+
+
+class ChooseNodes(Protocol):
+    """A way to choose them for targets (instances, targets), -1 where an instance has fewer."""
+
+    def __call__(self, targets: Int32Array, *, generator: np.random.Generator) -> LabelledNodes:
+        """Each node at most once for each instance and level."""
+
+
+class UniformNodes:
+    """TDM and JTM: all positives, and `negatives` of the other nodes of each level, without replacement.
+
+    A level with at most as many nodes is taken whole.
+    """
+
+    def __init__(self, tree: ItemTree, *, negatives: int) -> None:
+        self._tree = tree
+        self._negatives = negatives
+        self._occupied = [np.flatnonzero(tree.occupied(level)) for level in range(tree.height + 1)]
+
+    def __call__(self, targets: Int32Array, *, generator: np.random.Generator) -> LabelledNodes:
+        """As `ChooseNodes`."""
+        tree, columns = self._tree, targets.shape[1] + self._negatives
+        rows = np.full((tree.height, len(targets), columns), NOTHING, dtype=np.int64)
+        labels = np.zeros(rows.shape, dtype=np.float32)
+        for level in range(1, tree.height + 1):
+            nodes, positives = self._occupied[level], distinct(tree.item_ancestors(targets, level))
+            if len(nodes) <= columns:
+                chosen = np.broadcast_to(nodes, (len(targets), len(nodes)))
+                is_positive = (chosen[:, :, None] == positives[:, None]).any(axis=2)
+            else:
+                places = np.where(positives == NOTHING, NOTHING, np.searchsorted(nodes, positives))
+                drawn = nodes[draw_others(places, limit=len(nodes), count=self._negatives, generator=generator)]
+                chosen = np.concatenate([positives, drawn], axis=1)
+                is_positive = np.arange(chosen.shape[1]) < positives.shape[1]
+            width = chosen.shape[1]
+            rows[level - 1, :, :width] = np.where(chosen == NOTHING, NOTHING, chosen + tree.level_offsets[level])
+            labels[level - 1, :, :width] = is_positive & (chosen != NOTHING)
+        return LabelledNodes(rows, labels)
+
+
+class SiblingNodes:
+    """PLT: on each level the children of the targets' ancestors above, the ancestors of the targets being positive."""
+
+    def __init__(self, tree: ItemTree) -> None:
+        self._tree = tree
+        self._occupied = [tree.occupied(level) for level in range(tree.height + 1)]
+
+    def __call__(self, targets: Int32Array, *, generator: np.random.Generator) -> LabelledNodes:  # noqa: ARG002
+        """As `ChooseNodes`; nothing is drawn."""
+        tree, columns = self._tree, targets.shape[1] * self._tree.branching
+        rows = np.full((tree.height, len(targets), columns), NOTHING, dtype=np.int64)
+        labels = np.zeros(rows.shape, dtype=np.float32)
+        for level in range(1, tree.height + 1):
+            parents = distinct(tree.item_ancestors(targets, level - 1))
+            positives = tree.item_ancestors(targets, level)
+            children = children_of(tree, parents, level - 1).reshape(len(targets), -1)
+            exists = (children != NOTHING) & self._occupied[level][children]
+            is_positive = (children[:, :, None] == positives[:, None]).any(axis=2)
+            rows[level - 1] = np.where(exists, children + tree.level_offsets[level], NOTHING)
+            labels[level - 1] = is_positive & exists
+        return LabelledNodes(rows, labels)
+
+
+def children_of(tree: ItemTree, nodes: Int64Array, level: int) -> Int64Array:
+    """Children (..., branching) of nodes (...) of a level, on the next; -1 where there is none."""
+    first, end = tree.child_ranges(np.maximum(nodes, 0), level)
+    children = first[..., None] + np.arange(tree.branching)
+    exists: BoolArray = (children < end[..., None]) & (nodes != NOTHING)[..., None]
+    return np.where(exists, children, NOTHING)
+
+
+def distinct(nodes: Int64Array) -> Int64Array:
+    """Nodes (rows, columns) with each once in its row, -1 in place of repeats; rows fall, so that -1 comes last."""
+    falling = -np.sort(-nodes, axis=1)
+    falling[:, 1:][falling[:, 1:] == falling[:, :-1]] = NOTHING
+    return -np.sort(-falling, axis=1)
+
+
+def draw_others(excluded: Int64Array, *, limit: int, count: int, generator: np.random.Generator) -> Int64Array:
+    """For each row, `count` different numbers below `limit` that are not among the excluded, all as likely.
+
+    excluded: (rows, columns), distinct in each row, falling, -1 for none; limit: at least columns + count.
+    Numbers are drawn without replacement from what is left (Floyd's method), and then moved over the excluded ones.
+    """
+    num_left = limit - (excluded != NOTHING).sum(axis=1)
+    drawn = np.full((len(excluded), count), NOTHING, dtype=np.int64)
+    for place in range(count):
+        highest = num_left - count + place
+        number = generator.integers(highest + 1)
+        is_taken = (drawn == number[:, None]).any(axis=1)
+        drawn[:, place] = np.where(is_taken, highest, number)
+    for column in reversed(range(excluded.shape[1])):
+        barrier = excluded[:, column, None]
+        drawn += (drawn >= barrier) & (barrier != NOTHING)
+    return drawn
 
 
 @dataclass(frozen=True)

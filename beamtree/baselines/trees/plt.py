@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from beamtree.baselines.trees.labelled_nodes import SiblingNodes
 from beamtree.baselines.trees.method import Method
-from beamtree.baselines.trees.node_loss import NodewiseLoss
+from beamtree.baselines.trees.node_loss import NodewiseLoss, SiblingNodes
 from beamtree.baselines.trees.node_scores import learner_of
 from beamtree.config import Config
 from beamtree.data.requests import Requests

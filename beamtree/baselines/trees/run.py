@@ -1,4 +1,4 @@
-"""One fit of a tree system: its data, its budget, and its state."""
+"""One fit of a tree system: its data, its budget, its state, and its plan of rounds and steps."""
 
 import hashlib
 import json
@@ -7,16 +7,20 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from beamtree.baselines.protocol import Budget
 from beamtree.baselines.trees.recipe import Recipe
-from beamtree.config import Config
+from beamtree.config import MAX_EPOCHS, Config, TrainingSettings
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import HeldOut, Split
 from beamtree.fitting.validation import sample_users
 from beamtree.training.checkpoint import Identity
 from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import TrainingInstances
+from beamtree.training.learner import Learner
 from beamtree.training.strategies import Strategies
+from beamtree.training.trainer import Instances
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,17 @@ class TreeRun:
         return self.budget.directory / f"{self.name}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
+def round_settings(run: TreeRun, *, steps: int, learning_rate: float, seed: int) -> TrainingSettings:
+    """The settings of one training of a round, by its steps alone."""
+    changes = {
+        "learning_rate": learning_rate,
+        "epochs": MAX_EPOCHS,
+        "max_instances": steps * run.batch_size,
+        "seed": seed,
+    }
+    return run.config.training.model_copy(update=changes)
+
+
 def part_of(budget: Budget, share: float) -> Budget:
     """A share of the instances, and of the seconds that are left now, for one of several stages."""
     training = budget.config.training
@@ -109,3 +124,41 @@ def part_of(budget: Budget, share: float) -> Budget:
         seconds = passed + share * max(0.0, budget.seconds - passed)
     config = budget.config.model_copy(update={"training": training.model_copy(update=changes)})
     return replace(budget, config=config, seconds=seconds)
+
+
+STEPS_TIMED = 3
+"""Batches whose gradients are computed, and thrown away, to see how long a step takes; the fastest counts."""
+LEARNING_SHARE = 0.7
+"""Of the time that there is, what the steps are planned to take; validating and learning the tree take the rest."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """rounds: trainings that follow one another, with a new tree in between; steps: of each."""
+
+    rounds: int
+    steps: int
+
+
+def make_plan(run: TreeRun, learner: Learner, instances: Instances, *, max_rounds: int) -> Plan:
+    """As many rounds as published where each can have `min_round_steps`; else fewer, but two at least if published so.
+
+    The first round is trained once for each learning rate, and all share the budget evenly. Without a bound of seconds
+    the plan follows from the settings alone.
+    """
+    steps = run.max_steps
+    if run.seconds_left is not None:
+        seconds_of_a_step = _seconds_of_a_step(run, learner, instances)
+        steps = min(steps, int(LEARNING_SHARE * run.seconds_left / seconds_of_a_step))
+    rounds = min(max_rounds, max(2, steps // run.recipe.min_round_steps))
+    return Plan(rounds, max(1, steps // (rounds + len(run.recipe.learning_rates) - 1)))
+
+
+def _seconds_of_a_step(run: TreeRun, learner: Learner, instances: Instances) -> float:
+    generator, seconds = np.random.default_rng(run.budget.seed), []
+    for step in range(STEPS_TIMED):
+        numbers = generator.integers(len(instances), size=run.batch_size)
+        started = time.perf_counter()
+        learner.gradients(instances.batch(numbers, epoch=0), step=step)
+        seconds.append(time.perf_counter() - started)
+    return max(min(seconds), 1e-9)

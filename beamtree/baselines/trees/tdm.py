@@ -10,9 +10,8 @@ each inner node at the mean of the leaves below (public code starts anew); windo
 histories are a table beside that of the leaves.
 """
 
-from beamtree.baselines.trees.labelled_nodes import UniformNodes
 from beamtree.baselines.trees.method import Method, Replanting
-from beamtree.baselines.trees.node_loss import NodewiseLoss
+from beamtree.baselines.trees.node_loss import NodewiseLoss, UniformNodes
 from beamtree.baselines.trees.node_scores import learner_of
 from beamtree.config import Config
 from beamtree.model.embedding_init import node_means

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beamtree.baselines.trees.labelled_nodes import SiblingNodes, UniformNodes, distinct, draw_others
+from beamtree.baselines.trees.node_loss import SiblingNodes, UniformNodes, distinct, draw_others
 from beamtree.tree.build import plant
 from tests.small import random_tree
 

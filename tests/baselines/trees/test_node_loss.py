@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from beamtree.baselines.trees.beam_loss import BeamLoss
-from beamtree.baselines.trees.labelled_nodes import SiblingNodes, UniformNodes
-from beamtree.baselines.trees.node_loss import NodewiseLoss, binary_cross_entropy
+from beamtree.baselines.trees.node_loss import NodewiseLoss, SiblingNodes, UniformNodes, binary_cross_entropy
 from beamtree.baselines.trees.node_scores import NodeLoss, NodeScores, learner_of
 from beamtree.data.requests import Histories
 from beamtree.model.score import Score

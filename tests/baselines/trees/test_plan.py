@@ -11,9 +11,8 @@ from beamtree.baselines.encoder import config_within, with_positions, with_posit
 from beamtree.baselines.protocol import Budget, CurvePoint
 from beamtree.baselines.trees.dtr import Dtr
 from beamtree.baselines.trees.encoder import PLANNED, train_encoder
-from beamtree.baselines.trees.plan import Plan, make_plan
 from beamtree.baselines.trees.recipe import PUBLISHED, Recipe, system_config
-from beamtree.baselines.trees.run import TreeRun, part_of
+from beamtree.baselines.trees.run import Plan, TreeRun, make_plan, part_of
 from beamtree.data.dataset import Dataset
 from beamtree.data.split import split_users
 from beamtree.training.gradients import Gradients

@@ -10,7 +10,7 @@ from beamtree.data.dataset import Dataset
 from beamtree.data.requests import Requests
 from beamtree.data.split import Split
 from beamtree.evaluation.answers import ScoredItems, empty_result
-from beamtree.fitting.run import training_popularity
+from beamtree.model.counting import count_items
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array, Int64Array
 
@@ -56,7 +56,10 @@ class Popularity:
 
 def popular_items(dataset: Dataset, split: Split) -> PopularItems:
     """Items ranked by their interactions inside the training spans."""
-    return PopularItems(training_popularity(dataset, split))
+    sequences = dataset.sequences
+    return PopularItems(
+        count_items(sequences.items, split.train, num_items=len(dataset.items), weights=sequences.weights)
+    )
 
 
 def scored_or_popular(score: Callable[[Requests], Float32Array], dataset: Dataset, split: Split) -> ScoredItems:

@@ -15,7 +15,9 @@ from beamtree.cluster.connection import Cluster, connected
 from beamtree.data.split import Spans
 from beamtree.model.counting import (
     COMPANY_ITEMS,
+    COSINE,
     Company,
+    CompanyKind,
     CountedPairs,
     Counters,
     Counts,
@@ -23,9 +25,10 @@ from beamtree.model.counting import (
     count_followers,
     count_items,
     count_returns,
+    norms_of,
     strongest,
 )
-from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
+from beamtree.types import AnyArray, Float32Array, Float64Array, Int32Array, Int64Array
 
 PAIRS_OF_A_TASK = 20_000_000
 """Pairs, repeated ones counted, that a task meets; some 16 bytes each while they are merged."""
@@ -85,10 +88,17 @@ class ClusterCounting:
             shards = self._shards(items, spans, weights, pairs_each=lambda lengths: lengths * window)
             count = self._task(ray, _follower_pairs, returns=len(shards))
             parts = [count.remote(shard, num_items, window, len(shards)) for shard in shards]
-            return self._merged(ray, parts, num_items=num_items, most=most, wanted=None)
+            return self._merged(ray, parts, num_items=num_items, most=most, norms=None)
 
     def company(
-        self, items: Int32Array, spans: Spans, *, num_items: int, most: int, weights: Float32Array | None = None
+        self,
+        items: Int32Array,
+        spans: Spans,
+        *,
+        num_items: int,
+        most: int,
+        weights: Float32Array | None = None,
+        kind: CompanyKind = COSINE,
     ) -> Company:
         """As `count_company`."""
         with connected(self.cluster) as ray:
@@ -96,10 +106,11 @@ class ClusterCounting:
                 items, spans, weights, pairs_each=lambda lengths: np.minimum(lengths, COMPANY_ITEMS) ** 2
             )
             count = self._task(ray, _company_pairs, returns=len(shards) + 1)
-            parts = [count.remote(shard, num_items, len(shards)) for shard in shards]
+            parts = [count.remote(shard, num_items, len(shards), kind) for shard in shards]
             had, wanted = (np.sum(kind, axis=0) for kind in zip(*ray.get([part[-1] for part in parts]), strict=True))
             pairs = [part[:-1] for part in parts]
-            return Company(self._merged(ray, pairs, num_items=num_items, most=most, wanted=wanted), had, wanted)
+            norms = norms_of(wanted, kind.balance)
+            return Company(self._merged(ray, pairs, num_items=num_items, most=most, norms=norms), had, wanted)
 
     def _summed(
         self,
@@ -116,11 +127,13 @@ class ClusterCounting:
             parts = ray.get([task.remote(shard, num_items) for shard in shards])
             return [np.sum(kind, axis=0) for kind in zip(*parts, strict=True)]
 
-    def _merged(self, ray: Any, parts: list[Any], *, num_items: int, most: int, wanted: Counts | None) -> CountedPairs:
+    def _merged(
+        self, ray: Any, parts: list[Any], *, num_items: int, most: int, norms: Float64Array | None
+    ) -> CountedPairs:
         """The lists of all items, from the pairs of each shard (outer) and of each bucket of sources (inner)."""
         task = self._task(ray, _merge, returns=1)
         by_bucket = zip(*(part if isinstance(part, list) else [part] for part in parts), strict=True)
-        merged: list[CountedPairs] = ray.get([task.remote(num_items, most, wanted, *bucket) for bucket in by_bucket])
+        merged: list[CountedPairs] = ray.get([task.remote(num_items, most, norms, *bucket) for bucket in by_bucket])
         lengths = np.array([np.diff(pairs.offsets) for pairs in merged])
         source = np.concatenate([np.repeat(np.arange(num_items), own) for own in lengths])
         order = np.argsort(source, kind="stable")
@@ -176,9 +189,11 @@ def _follower_pairs(shard: Shard, num_items: int, window: int, buckets: int) -> 
     return _only(_by_bucket(counted, buckets=buckets))
 
 
-def _company_pairs(shard: Shard, num_items: int, buckets: int) -> list[Any]:
+def _company_pairs(shard: Shard, num_items: int, buckets: int, kind: CompanyKind) -> list[Any]:
     """What came together in a shard, by buckets, and last what each item had there and was wanted."""
-    counted = count_company(shard.items, shard.spans, num_items=num_items, most=num_items, weights=shard.weights)
+    counted = count_company(
+        shard.items, shard.spans, num_items=num_items, most=num_items, weights=shard.weights, kind=kind
+    )
     return [*_by_bucket(counted.pairs, buckets=buckets), (counted.had, counted.wanted)]
 
 
@@ -195,7 +210,7 @@ def _only(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _merge(num_items: int, most: int, wanted: Counts | None, *parts: Triples) -> CountedPairs:
+def _merge(num_items: int, most: int, norms: Float64Array | None, *parts: Triples) -> CountedPairs:
     """The pairs of one bucket summed over all shards, and of each source the `most` that rank highest."""
     met = np.concatenate([part.sources.astype(np.int64) * num_items + part.targets for part in parts])
     each = np.concatenate([part.counts for part in parts])
@@ -203,7 +218,7 @@ def _merge(num_items: int, most: int, wanted: Counts | None, *parts: Triples) ->
     is_weighed = each.dtype.kind == "f"
     counts = np.zeros(len(keys), dtype=np.float64 if is_weighed else np.int64)
     np.add.at(counts, place, each.astype(counts.dtype))
-    ranked = counts if wanted is None else counts / np.sqrt(np.where(wanted > 0, wanted, 1))[keys % num_items]
+    ranked = counts if norms is None else counts / norms[keys % num_items]
     kept = strongest(keys, ranked, num_items=num_items, most=most)
     source, counts = keys[kept] // num_items, counts[kept]
     ends = np.concatenate([[0], np.cumsum(np.bincount(source, minlength=num_items))]).astype(np.int64)

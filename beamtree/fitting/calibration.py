@@ -5,7 +5,9 @@ Neither the encoder nor the counts may choose them on users they have seen: own 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
+from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
 
 LEARNED = "learned"
@@ -13,6 +15,8 @@ TOWER = "tower"
 """Names of evidence: what is learned in rounds, attention for example, which counts 1, and the tower."""
 TREND = "trend"
 """What `model.weights` has where the trend is left out."""
+COMPANY = CompanyKind._fields
+"""What `model.weights` has where it is given how company is counted."""
 
 MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01, fade=0.7, company=0.5)
 BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fade=0.7, company=0.5)
@@ -34,6 +38,8 @@ STEPS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
 
 FADES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 REPEAT_FADES = (0.97, 0.99, 0.997, 1.0)
+COMPANY_KINDS = (COSINE, CompanyKind(balance=0.3), CompanyKind(damping=1.0))
+"""How company may be counted: the cosine, the same kinder to popular items, or with less of those who have a lot."""
 
 PASSES = 3
 """Each weight is tried at most so often, with the others where they are by then."""
@@ -49,10 +55,11 @@ class PartWeights:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The weights that won, and how many were tried."""
+    """The weights that won, how many were tried, and how good they were; -inf where nothing was measured."""
 
     weights: PartWeights
     trials: int
+    measured: float = -inf
 
 
 Measure = Callable[[PartWeights], float]
@@ -80,7 +87,7 @@ class Choice:
         usual = BESIDE_LEARNED if self.has_learned or self.has_tower else MEMORY_ALONE
         repeats = (REPEATS if self.people_repeat else -REPEATS) if self.repeats_can_return else 0.0
         usual = replace(usual, repeats=repeats, repeat_fade=REPEAT_FADES[-1])
-        memory = replace(usual, **{name: self.fixed[name] for name in MEMORY_NAMES if name in self.fixed})
+        memory = replace(usual, **{name: self.fixed[name] for name in (*MEMORY_NAMES, *COMPANY) if name in self.fixed})
         return PartWeights(self.fixed.get(TOWER, 1.0), memory)
 
     def free(self) -> Iterator[str]:
@@ -126,7 +133,20 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
                         weights, best = tried, found
         if weights == before:
             break
-    return Calibrated(weights, trials)
+    return Calibrated(weights, trials, best)
+
+
+def calibrate_each_company(measure: Measure, choice: Choice, *, spread: Callable[[str], float]) -> Calibrated:
+    """The best of what `calibrate` finds with each way of counting company; ties go to the first.
+
+    spread: of a kind of evidence, by name, as for `grid_units`.
+    """
+    choices = [choice]
+    if choice.has_memory:
+        choices = [replace(choice, fixed={**choice.fixed, **kind._asdict()}) for kind in tried_companies(choice.fixed)]
+    found = [calibrate(measure, each, units=grid_units(each, spread)) for each in choices]
+    best = max(found, key=lambda calibrated: calibrated.measured)
+    return replace(best, trials=sum(calibrated.trials for calibrated in found))
 
 
 def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:
@@ -139,7 +159,7 @@ def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:
     if choice.has_memory:
         memory = weights.memory
         named[transitions_evidence(memory.fade)] = memory.transitions
-        named["company"] = memory.company
+        named[company_evidence(memory.company_kind)] = memory.company
         named["popularity"] = memory.popularity
         if choice.repeats_can_return:
             named[repeats_evidence(memory.repeat_fade)] = memory.repeats
@@ -151,6 +171,11 @@ def transitions_evidence(fade: float) -> str:
     return f"transitions {fade:g}"
 
 
+def company_evidence(kind: CompanyKind) -> str:
+    """The name of what shares users with the history, by how it was counted."""
+    return f"company {kind.damping:g} {kind.balance:g}"
+
+
 def repeats_evidence(fade: float) -> str:
     """The name of a person's own repeats, by how they fade."""
     return f"repeats {fade:g}"
@@ -159,6 +184,12 @@ def repeats_evidence(fade: float) -> str:
 def tried_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:
     """How transitions may fade: as it was fixed, or any that is tried."""
     return (fixed["fade"],) if "fade" in fixed else FADES
+
+
+def tried_companies(fixed: Mapping[str, float]) -> tuple[CompanyKind, ...]:
+    """How company may be counted: as it was fixed, or any that is tried."""
+    given = {name: fixed[name] for name in COMPANY if name in fixed}
+    return (CompanyKind(**given),) if given else COMPANY_KINDS
 
 
 def tried_repeat_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:

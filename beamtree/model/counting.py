@@ -38,16 +38,44 @@ class CountedPairs(NamedTuple):
     counts: Counts
 
 
+class CompanyKind(NamedTuple):
+    """How company is counted.
+
+    damping: a span of n items counts n^-damping, with 1 the pairs of every user add up to about the same. balance: the
+    strength of a pair h, i is its count / (had[h]^(1 - balance) * wanted[i]^balance), with 0.5 the cosine, with less
+    popular items stand higher.
+    """
+
+    damping: float = 0.0
+    balance: float = 0.5
+
+
+COSINE = CompanyKind()
+
+
 class Company(NamedTuple):
     """What shares spans with each item.
 
-    had: (items,), the spans of each item; wanted: (items,), the sum over spans of its squared weights, the same where
-    nothing is weighed. The cosine of h and i is count / sqrt(had[h] * wanted[i]).
+    had: (items,), the spans of each item, or the sum of what they count; wanted: (items,), the same with the squared
+    weights of the item.
     """
 
     pairs: CountedPairs
-    had: Int64Array
+    had: Counts
     wanted: Counts
+
+    def strengths(self, balance: float) -> Float64Array:
+        """How strongly each pair is connected, (pairs,), as in `CompanyKind`."""
+        offsets, items, counts = self.pairs
+        return counts / (
+            np.repeat(norms_of(self.had, 1.0 - balance), np.diff(offsets)) * norms_of(self.wanted, balance)[items]
+        )
+
+
+def norms_of(totals: Counts, exponent: float) -> Float64Array:
+    """Powers of what each item has in all, (items,), above 0."""
+    norms: Float64Array = np.where(totals > 0, totals, 1).astype(np.float64) ** exponent
+    return norms
 
 
 def count_items(items: Int32Array, spans: Spans, *, num_items: int, weights: Float32Array | None = None) -> Counts:
@@ -130,32 +158,42 @@ def count_followers(
 
 
 def count_company(
-    items: Int32Array, spans: Spans, *, num_items: int, most: int, weights: Float32Array | None = None
+    items: Int32Array,
+    spans: Spans,
+    *,
+    num_items: int,
+    most: int,
+    weights: Float32Array | None = None,
+    kind: CompanyKind = COSINE,
 ) -> Company:
     """For each item the items that are in the same spans, counting a span once, with the highest weight there.
 
-    Of each list the `most` with the highest cosine are kept; ties go to the lower item.
-    A span counts with its COMPANY_ITEMS latest distinct items, so that nobody's long history costs its square.
+    Of each list the `most` of the highest strength are kept; ties go to the lower item.
+    Only the COMPANY_ITEMS latest distinct items of a span are counted, so that no long history costs its square.
     """
     flat, offsets, highest = _latest_distinct(items, spans, num_items=num_items, weights=weights)
     starts, ends = offsets[:-1], offsets[1:]
-    had = np.bincount(flat, minlength=num_items)
-    wanted: Counts = had if highest is None else np.bincount(flat, weights=highest**2, minlength=num_items)
+    sizes = ends - starts
+    share = np.repeat(np.maximum(sizes, 1).astype(np.float64) ** -kind.damping, sizes) if kind.damping else None
+    had: Counts = np.bincount(flat, weights=share, minlength=num_items)
+    counted, wanted = share, had
+    if highest is not None:
+        counted = highest if share is None else share * highest
+        wanted = np.bincount(flat, weights=counted * highest, minlength=num_items)
+    norms = norms_of(wanted, kind.balance)
     if native.is_available():
         from beamtree.native.counting import count_company as count_in_kernels
 
-        found = count_in_kernels(flat, starts=starts, ends=ends, totals=wanted, most=most, weights=highest)
+        found = count_in_kernels(flat, starts=starts, ends=ends, norms=norms, most=most, weights=counted)
         return Company(CountedPairs(*found), had, wanted)
-    root = np.sqrt(np.where(wanted > 0, wanted, 1))
-    sizes = ends - starts
     pairs = _count_pairs(
         flat,
         np.repeat(starts, sizes),
         np.repeat(ends, sizes),
-        weights=highest,
+        weights=counted,
         num_items=num_items,
         most=most,
-        rank=lambda counts, targets: counts / root[targets],
+        rank=lambda counts, targets: counts / norms[targets],
     )
     return Company(pairs, had, wanted)
 

@@ -5,7 +5,7 @@ below it, and at least 0, times the gate of its level. By itself this is an exac
 leaves.
 
     E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
-                      + company     * sum over the latest distinct items h of the cosine of h and item over users
+                      + company     * sum over the latest distinct items h of how strongly h and item go together
                       + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
                       + trend       * ln(1 + count of the item, halved with every half-life that has passed)
@@ -25,7 +25,7 @@ import numpy as np
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import HERE, Counters
+from beamtree.model.counting import COSINE, HERE, CompanyKind, Counters
 from beamtree.model.trend import Trend
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -59,6 +59,8 @@ class MemoryWeights:
 
     fade: what an item of the history counts against the one after it, where it is asked for what followed;
     repeat_fade: the same for a person's own earlier interactions with an item.
+
+    damping, balance: the `CompanyKind` with which company was counted; another one takes counting again.
     """
 
     transitions: float = 1.0
@@ -68,6 +70,17 @@ class MemoryWeights:
     repeat_fade: float = 0.99
     company: float = 0.0
     trend: float = 0.0
+    damping: float = COSINE.damping
+    balance: float = COSINE.balance
+
+    @property
+    def company_kind(self) -> CompanyKind:
+        """How company was counted."""
+        return CompanyKind(self.damping, self.balance)
+
+    def counted_as(self, kind: CompanyKind) -> "MemoryWeights":
+        """The same where company was counted in this way."""
+        return replace(self, damping=kind.damping, balance=kind.balance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,28 +172,39 @@ class Memory:
         window: int = WINDOW,
         followers: int = MAX_FOLLOWERS,
         megabytes: float = inf,
+        company: CompanyKind = COSINE,
         counters: Counters = HERE,
     ) -> "Memory":
         """Count inside the training spans, with the weights of the sequences.
 
         window: an item follows another within so many interactions. followers: items that each list keeps at most,
-        fewer where the lists of all items would take more than `megabytes`.
+        fewer where the lists of all items would take more than `megabytes`. company: how it is counted.
         """
         items, weights = sequences.items, sequences.weights
         following = counters.followers(
             items, spans, num_items=num_items, window=window, most=followers, weights=weights
         )
-        company, had, wanted = counters.company(items, spans, num_items=num_items, most=followers, weights=weights)
-        of_source, of_target = (np.sqrt(np.where(total > 0, total, 1)) for total in (had, wanted))
-        cosines = company.counts / (np.repeat(of_source, np.diff(company.offsets)) * of_target[company.items])
         counts = counters.items(items, spans, num_items=num_items, weights=weights)
         return cls(
             Links(following.offsets, following.items, np.log1p(following.counts).astype(HALF)),
-            Links(company.offsets, company.items, cosines.astype(HALF)),
+            _company(sequences, spans, company, num_items=num_items, most=followers, counters=counters),
             returns=_relative_returns(*counters.returns(items, spans, num_items=num_items, weights=weights)),
             popularity=np.log1p(counts).astype(np.float32),
-            weights=MemoryWeights(),
+            weights=MemoryWeights().counted_as(company),
         ).within(megabytes * 1e6)
+
+    def with_company(
+        self,
+        kind: CompanyKind,
+        sequences: Sequences,
+        spans: Spans,
+        *,
+        followers: int = MAX_FOLLOWERS,
+        counters: Counters = HERE,
+    ) -> "Memory":
+        """The same with company counted in another way, in the spans that the rest was counted in."""
+        company = _company(sequences, spans, kind, num_items=len(self.popularity), most=followers, counters=counters)
+        return replace(self, company=company, weights=self.weights.counted_as(kind))
 
     def within(self, num_bytes: float) -> "Memory":
         """The same with the longest lists cut until all of them take at most so many bytes."""
@@ -202,8 +226,8 @@ class Memory:
         return tuple(kind for kind in kinds if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
-        """The same counts under other weights."""
-        return replace(self, weights=weights)
+        """The same counts under other weights; how company was counted stays."""
+        return replace(self, weights=weights.counted_as(self.weights.company_kind))
 
     @cached_property
     def demand(self) -> Float32Array:
@@ -260,14 +284,28 @@ class Memory:
                 _links("company", arrays),
                 returns=arrays["returns"],
                 popularity=arrays["popularity"],
-                weights=MemoryWeights(
-                    **{field.name: float(arrays[f"weights.{field.name}"]) for field in fields(MemoryWeights)}
-                ),
+                weights=_weights(arrays),
                 gates=tuple(float(gate) for gate in arrays["gates"]),
                 trend=Trend(arrays["trend.demand"], float(arrays["trend.half_life"]), float(arrays["trend.moment"])),
             )
         except KeyError as error:
             raise InputError(f"The counted memory is incomplete: {error}. Fit the model again.") from error
+
+
+def _weights(arrays: Mapping[str, AnyArray]) -> MemoryWeights:
+    """Weights as stored; before it could be chosen how company is counted, it was the cosine."""
+    stored = {**{f"weights.{name}": np.array(value) for name, value in COSINE._asdict().items()}, **arrays}
+    return MemoryWeights(**{field.name: float(stored[f"weights.{field.name}"]) for field in fields(MemoryWeights)})
+
+
+def _company(
+    sequences: Sequences, spans: Spans, kind: CompanyKind, *, num_items: int, most: int, counters: Counters
+) -> Links:
+    """Each item's strongest connections by users that have both."""
+    company = counters.company(
+        sequences.items, spans, num_items=num_items, most=most, weights=sequences.weights, kind=kind
+    )
+    return Links(company.pairs.offsets, company.pairs.items, company.strengths(kind.balance).astype(HALF))
 
 
 def _relative_returns(had: Int64Array, again: Int64Array) -> Float32Array:

@@ -195,17 +195,10 @@ def count_company(
     items: NDArray[np.int32],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    totals: NDArray[np.int64],
+    norms: NDArray[np.float64],
     most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint32]]: ...
-def count_weighted_company(
-    items: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    totals: NDArray[np.float64],
-    most: int,
-    weights: NDArray[np.float64],
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]: ...
+    weights: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]: ...
 def count_followers(
     items: NDArray[np.int32],
     starts: NDArray[np.int64],

@@ -43,19 +43,18 @@ def count_company(
     *,
     starts: Int64Array,
     ends: Int64Array,
-    totals: AnyArray,
+    norms: Float64Array,
     most: int,
     weights: NDArray[np.floating[Any]] | None = None,
 ) -> Found:
     """What shares spans with each item; a span holds an item once at most.
 
-    totals: (items,), in how many spans each item is, or with weights the sum of its squared ones. The `most` of the
-    highest cosine are kept of each list.
+    norms: (items,), above 0. The `most` with the highest count over their norm are kept of each list.
     """
     flat = np.ascontiguousarray(items)
     if weights is None:
-        return _kernels.count_company(flat, starts, ends, totals, most)
-    return _kernels.count_weighted_company(flat, starts, ends, _doubles(totals), most, _doubles(weights))
+        return _kernels.count_company(flat, starts, ends, _doubles(norms), most)
+    return _kernels.count_company(flat, starts, ends, _doubles(norms), most, _doubles(weights))
 
 
 def _doubles(numbers: AnyArray) -> Float64Array:

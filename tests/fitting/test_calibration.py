@@ -7,6 +7,7 @@ import pytest
 
 from beamtree.fitting.calibration import (
     BESIDE_LEARNED,
+    COMPANY_KINDS,
     FADES,
     MEMORY_ALONE,
     STEPS,
@@ -14,9 +15,11 @@ from beamtree.fitting.calibration import (
     Measure,
     PartWeights,
     calibrate,
+    calibrate_each_company,
     evidence_weights,
     grid_units,
 )
+from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
 
 UNITS = dict.fromkeys(("tower", "transitions", "company", "repeats", "popularity"), 1.0)
@@ -117,7 +120,7 @@ def test_units_make_all_kinds_of_evidence_spread_alike() -> None:
         "learned": 3.0,
         "tower": 6.0,
         "transitions 0.7": 1.5,
-        "company": 0.0,
+        "company 0 0.5": 0.0,
         "popularity": 3.0,
         "repeats 1": 0.3,
     }
@@ -138,11 +141,28 @@ def test_the_sum_has_one_weight_for_each_summand() -> None:
         "learned": 1.0,
         "tower": 0.5,
         "transitions 0.9": 2.0,
-        "company": 4.0,
+        "company 0 0.5": 4.0,
         "popularity": 0.1,
         "repeats 0.99": 3.0,
     }
     assert evidence_weights(weights, replace(EVERYTHING, has_memory=False)) == {"learned": 1.0, "tower": 0.5}
+
+
+def test_company_is_counted_in_the_way_with_the_best_sum() -> None:
+    """Each way is calibrated for itself: the best weight of one of them is no good to another."""
+    damped = MemoryWeights(2.0, repeats=0.0, fade=0.9, company=1.4, popularity=0.35).counted_as(CompanyKind(1.0, 0.5))
+    tried: list[PartWeights] = []
+    found = calibrate_each_company(nearness(PartWeights(memory=damped), tried), MEMORY, spread=lambda _: 1.0)
+    assert found.weights.memory.company_kind == CompanyKind(1.0, 0.5)
+    assert {weights.memory.company_kind for weights in tried} == set(COMPANY_KINDS)
+    assert found.trials == len(tried)
+    told = replace(MEMORY, fixed={"balance": 0.4})
+    found = calibrate_each_company(nearness(PartWeights(memory=damped), []), told, spread=lambda _: 1.0)
+    assert found.weights.memory.company_kind == CompanyKind(0.0, 0.4)
+
+
+def test_equal_ways_of_counting_company_leave_the_cosine() -> None:
+    assert calibrate_each_company(lambda _: 0.5, MEMORY, spread=lambda _: 1.0).weights.memory.company_kind == COSINE
 
 
 def test_a_kind_that_says_the_same_of_everything_stays_where_it_is() -> None:

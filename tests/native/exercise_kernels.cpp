@@ -115,8 +115,8 @@ struct Remembered {
         std::vector<std::int32_t> once(static_cast<std::size_t>(items));
         std::iota(once.begin(), once.end(), 0);
         const std::int64_t begin[] = {0, 0}, until[] = {items, items / 2};
-        const std::vector<std::int64_t> totals(static_cast<std::size_t>(items), 2);
-        company = count_company(Stretches{once.data(), begin, until, 2}, Once{}, totals.data(), items, 9);
+        const std::vector<double> norms(static_cast<std::size_t>(items), 1.5);
+        company = count_company(Stretches{once.data(), begin, until, 2}, Once{}, norms.data(), items, 9);
         for (std::uint32_t count : company.counts) weights.push_back(static_cast<_Float16>(count));
         returns.assign(static_cast<std::size_t>(items), 1.5f);
         memory.links = {Links{followers.offsets.data(), followers.items.data(), strengths.data(), 1.0f, 0.8f, 20, false},

@@ -126,20 +126,16 @@ Pairs<typename Amount::Count> count_followers(const Stretches& log, const Amount
         [](std::int32_t a, Count of_a, std::int32_t b, Count of_b) { return of_a != of_b ? of_a > of_b : a < b; });
 }
 
-// What stands in the same stretches as each item, which hold an item once at most. Those with the highest count over the
-// root of their own total are kept: the order of cosines. totals: (items,), in how many stretches each item is, or the sum
-// of its squared weights.
-template <class Amount, class Total>
-Pairs<typename Amount::Count> count_company(const Stretches& log, const Amount& amount, const Total* totals,
+// What stands in the same stretches as each item, which hold an item once at most. Those with the highest count over their
+// own norm are kept. norms: (items,), above 0; with the root of how many stretches each item is in, that is the order of cosines.
+template <class Amount>
+Pairs<typename Amount::Count> count_company(const Stretches& log, const Amount& amount, const double* norms,
                                             index_t num_items, index_t most) {
     using Count = typename Amount::Count;
-    std::vector<double> root(static_cast<std::size_t>(num_items));
-    for (index_t i = 0; i < num_items; ++i)
-        root[static_cast<std::size_t>(i)] = std::sqrt(totals[i] > 0 ? static_cast<double>(totals[i]) : 1.0);
     return count_pairs(
         log, amount, num_items, most, [](const Place& place) { return std::pair(place.start, place.end); },
         [&](std::int32_t a, Count of_a, std::int32_t b, Count of_b) {
-            const double rank_a = of_a / root[static_cast<std::size_t>(a)], rank_b = of_b / root[static_cast<std::size_t>(b)];
+            const double rank_a = of_a / norms[a], rank_b = of_b / norms[b];
             return rank_a != rank_b ? rank_a > rank_b : a < b;
         });
 }

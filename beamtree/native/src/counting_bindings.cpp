@@ -53,21 +53,15 @@ nb::tuple followers(const Array1<std::int32_t>& items, const Array1<std::int64_t
 }
 
 nb::tuple company(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts, const Array1<std::int64_t>& ends,
-                  const Array1<std::int64_t>& totals, index_t most) {
-    const index_t num_items = extent(totals, 0);
+                  const Array1<double>& norms, index_t most, const std::optional<Array1<double>>& weights) {
+    const index_t num_items = extent(norms, 0);
     require(most >= 1, "most: expected at least 1");
+    for (index_t i = 0; i < num_items; ++i)
+        require(norms.data()[i] > 0.0 && std::isfinite(norms.data()[i]), "norms: expected finite ones above 0");
     const Stretches log = stretches_of(items, starts, ends, num_items);
-    return counted([&] { return count_company(log, Once{}, totals.data(), num_items, most); }, num_items);
-}
-
-nb::tuple weighted_company(const Array1<std::int32_t>& items, const Array1<std::int64_t>& starts,
-                           const Array1<std::int64_t>& ends, const Array1<double>& totals, index_t most,
-                           const Array1<double>& weights) {
-    const index_t num_items = extent(totals, 0);
-    require(most >= 1, "most: expected at least 1");
-    const Stretches log = stretches_of(items, starts, ends, num_items);
-    const Weighted amount = weights_of(weights, log, extent(items, 0));
-    return counted([&] { return count_company(log, amount, totals.data(), num_items, most); }, num_items);
+    if (!weights) return counted([&] { return count_company(log, Once{}, norms.data(), num_items, most); }, num_items);
+    const Weighted amount = weights_of(*weights, log, extent(items, 0));
+    return counted([&] { return count_company(log, amount, norms.data(), num_items, most); }, num_items);
 }
 
 }  // namespace
@@ -75,8 +69,7 @@ nb::tuple weighted_company(const Array1<std::int32_t>& items, const Array1<std::
 void bind_counting(nb::module_& m) {
     m.def("count_followers", &followers, "items"_a, "starts"_a, "ends"_a, "num_items"_a, "window"_a, "most"_a,
           "weights"_a = nb::none());
-    m.def("count_company", &company, "items"_a, "starts"_a, "ends"_a, "totals"_a, "most"_a);
-    m.def("count_weighted_company", &weighted_company, "items"_a, "starts"_a, "ends"_a, "totals"_a, "most"_a, "weights"_a);
+    m.def("count_company", &company, "items"_a, "starts"_a, "ends"_a, "norms"_a, "most"_a, "weights"_a = nb::none());
 }
 
 }  // namespace beamtree

@@ -5,10 +5,12 @@ Neither the encoder nor the counts may choose them on users they have seen: own 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+
+import numpy as np
 
 from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
+from beamtree.types import Float64Array
 
 LEARNED = "learned"
 TOWER = "tower"
@@ -40,6 +42,9 @@ FADES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 REPEAT_FADES = (0.97, 0.99, 0.997, 1.0)
 COMPANY_KINDS = (COSINE, CompanyKind(balance=0.3), CompanyKind(damping=1.0))
 """How company may be counted: the cosine, the same kinder to popular items, or with less of those who have a lot."""
+SURE, TINY = 2.0, 1e-12
+"""Company is counted in another way than the first where that gains so many standard errors: with few validation users,
+the best of several ways is the best by chance."""
 
 PASSES = 3
 """Each weight is tried at most so often, with the others where they are by then."""
@@ -55,15 +60,16 @@ class PartWeights:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The weights that won, how many were tried, and how good they were; -inf where nothing was measured."""
+    """The weights that won, and how many were tried."""
 
     weights: PartWeights
     trials: int
-    measured: float = -inf
 
 
 Measure = Callable[[PartWeights], float]
 """How good a score with these weights is for the validation users; higher is better."""
+MeasureUsers = Callable[[PartWeights], Float64Array]
+"""The same by metric and user, (metrics, users)."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +139,29 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
                         weights, best = tried, found
         if weights == before:
             break
-    return Calibrated(weights, trials, best)
+    return Calibrated(weights, trials)
 
 
-def calibrate_each_company(measure: Measure, choice: Choice, *, spread: Callable[[str], float]) -> Calibrated:
-    """The best of what `calibrate` finds with each way of counting company; ties go to the first.
+def calibrate_each_company(measure: MeasureUsers, choice: Choice, *, spread: Callable[[str], float]) -> Calibrated:
+    """What `calibrate` finds with the first way of counting company, or with another one that is surely better.
 
+    Weights are calibrated for the geometric mean of the metrics, and ways are compared by the gains of each user.
     spread: of a kind of evidence, by name, as for `grid_units`.
     """
+
+    def measured(weights: PartWeights) -> float:
+        return float(np.exp(np.log(np.maximum(measure(weights).mean(axis=1), TINY)).mean()))
+
     choices = [choice]
     if choice.has_memory:
         choices = [replace(choice, fixed={**choice.fixed, **kind._asdict()}) for kind in tried_companies(choice.fixed)]
-    found = [calibrate(measure, each, units=grid_units(each, spread)) for each in choices]
-    best = max(found, key=lambda calibrated: calibrated.measured)
-    return replace(best, trials=sum(calibrated.trials for calibrated in found))
+    first, *others = (calibrate(measured, each, units=grid_units(each, spread)) for each in choices)
+    before, best, highest = measure(first.weights), first, 0.0
+    for other in others:
+        gains = ((measure(other.weights) - before) / np.maximum(before.mean(axis=1, keepdims=True), TINY)).mean(axis=0)
+        if gains.mean() > max(highest, SURE * gains.std() / np.sqrt(len(gains))):
+            best, highest = other, float(gains.mean())
+    return replace(best, trials=sum(calibrated.trials for calibrated in (first, *others)))
 
 
 def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:

@@ -46,7 +46,7 @@ from beamtree.scorer import Scorer
 from beamtree.training.events import PartsWeighed
 from beamtree.training.trainer import SELECTION_METRIC
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray
+from beamtree.types import AnyArray, Float64Array
 
 MORE_USERS = 4
 """So many times the users of a validation are asked once for good: weights that suit few of them suit nobody else."""
@@ -189,9 +189,9 @@ def _calibrated(pool: CandidatePool | None, choice: Choice) -> Calibrated:
     if pool is None:
         return calibrate(None, choice, units={})
 
-    def measure(weights: PartWeights) -> float:
-        metrics = pool.measure(evidence_weights(weights, choice))
-        return float(np.sqrt(metrics["f@20"] * metrics["ndcg@20"]))
+    def measure(weights: PartWeights) -> Float64Array:
+        per_user = pool.measure(evidence_weights(weights, choice)).per_user
+        return np.stack([per_user["f@20"], per_user["ndcg@20"]])
 
     return calibrate_each_company(measure, choice, spread=pool.spread)
 

@@ -3,6 +3,7 @@
 from dataclasses import astuple, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from beamtree.fitting.calibration import (
@@ -13,6 +14,7 @@ from beamtree.fitting.calibration import (
     STEPS,
     Choice,
     Measure,
+    MeasureUsers,
     PartWeights,
     calibrate,
     calibrate_each_company,
@@ -21,6 +23,7 @@ from beamtree.fitting.calibration import (
 )
 from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
+from beamtree.types import Float64Array
 
 UNITS = dict.fromkeys(("tower", "transitions", "company", "repeats", "popularity"), 1.0)
 EVERYTHING = Choice(
@@ -148,21 +151,42 @@ def test_the_sum_has_one_weight_for_each_summand() -> None:
     assert evidence_weights(weights, replace(EVERYTHING, has_memory=False)) == {"learned": 1.0, "tower": 0.5}
 
 
-def test_company_is_counted_in_the_way_with_the_best_sum() -> None:
-    """Each way is calibrated for itself: the best weight of one of them is no good to another."""
-    damped = MemoryWeights(2.0, repeats=0.0, fade=0.9, company=1.4, popularity=0.35).counted_as(CompanyKind(1.0, 0.5))
-    tried: list[PartWeights] = []
-    found = calibrate_each_company(nearness(PartWeights(memory=damped), tried), MEMORY, spread=lambda _: 1.0)
-    assert found.weights.memory.company_kind == CompanyKind(1.0, 0.5)
-    assert {weights.memory.company_kind for weights in tried} == set(COMPANY_KINDS)
-    assert found.trials == len(tried)
-    told = replace(MEMORY, fixed={"balance": 0.4})
-    found = calibrate_each_company(nearness(PartWeights(memory=damped), []), told, spread=lambda _: 1.0)
-    assert found.weights.memory.company_kind == CompanyKind(0.0, 0.4)
+def of_users(wanted: CompanyKind, *, gain: float, noise: float) -> MeasureUsers:
+    """Two metrics of 100 users; where company is counted as wanted, half of them gain `noise` more, half less."""
+
+    def measure(weights: PartWeights) -> Float64Array:
+        gains = gain + noise * np.where(np.arange(100) % 2 == 0, 1.0, -1.0)
+        return np.tile(1.0 + gains * (weights.memory.company_kind == wanted), (2, 1))
+
+    return measure
 
 
-def test_equal_ways_of_counting_company_leave_the_cosine() -> None:
-    assert calibrate_each_company(lambda _: 0.5, MEMORY, spread=lambda _: 1.0).weights.memory.company_kind == COSINE
+def test_company_is_counted_in_another_way_where_that_is_surely_better() -> None:
+    """A gain of 0.05 is 2.5 standard errors where users differ by 0.2, and less than two where they differ by 0.3."""
+    wanted = COMPANY_KINDS[-1]
+
+    def counted(noise: float, choice: Choice = MEMORY) -> CompanyKind:
+        found = calibrate_each_company(of_users(wanted, gain=0.05, noise=noise), choice, spread=lambda _: 1.0)
+        return found.weights.memory.company_kind
+
+    assert wanted != COMPANY_KINDS[0] == COSINE
+    assert counted(0.2) == wanted
+    assert counted(0.3) == COSINE
+    assert counted(0.2, replace(MEMORY, fixed={"balance": 0.4})) == CompanyKind(0.0, 0.4)
+
+
+def test_each_way_of_counting_company_is_calibrated_for_itself() -> None:
+    """With the last way, and with it alone, a fade of 0.95 is best."""
+
+    def measure(weights: PartWeights) -> Float64Array:
+        is_last = weights.memory.company_kind == COMPANY_KINDS[-1]
+        return np.full((2, 9), 2.0 + is_last * (weights.memory.fade == 0.95) - (weights.memory.fade == 0.95) / 2)
+
+    found = calibrate_each_company(measure, MEMORY, spread=lambda _: 1.0)
+    assert (found.weights.memory.company_kind, found.weights.memory.fade) == (COMPANY_KINDS[-1], 0.95)
+    alone = calibrate_each_company(measure, replace(MEMORY, fixed=COSINE._asdict()), spread=lambda _: 1.0)
+    assert alone.weights.memory.fade != 0.95
+    assert found.trials > alone.trials
 
 
 def test_a_kind_that_says_the_same_of_everything_stays_where_it_is() -> None:

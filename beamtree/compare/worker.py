@@ -43,7 +43,7 @@ class Saying:
         self._said = 0.0
 
     def __call__(self, event: "Event") -> None:
-        """Hear of an event."""
+        """Report the progress of an event."""
         from beamtree.training.events import ESTIMATOR, StepDone
 
         if not isinstance(event, StepDone):

@@ -2,7 +2,7 @@
 
 Which users are long enough to be held out, whether seen items may be recommended, how much of a history is read,
 whether tied rows are shuffled: all follow from the log, once, before anything is split or learned, unless a setting
-says otherwise, and what a model records says what was decided.
+overrides it, and a model records the decisions.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from beamtree.data.ties import settle_ties
 
 SHORTEST_READ: Final = 10
 LONGEST_READ: Final = 40
-"""How many items of a history an encoder reads, at least and at most, unless it is told."""
+"""The lowest and the highest default for the number of items of a history that an encoder reads."""
 
 WORTH_A_SENTENCE: Final = 0.001
 """Ties below this share of the rows are not spoken of."""

@@ -12,7 +12,7 @@ from beamtree.data.sequences import Sequences
 from beamtree.types import AnyArray, Int64Array
 
 MANY_REPEATS: Final = 0.1
-"""From this share on people are taken to repeat: leaving seen items out would put one label in ten out of reach.
+"""From this share of repeats on, seen items may be recommended: excluding them would exclude one label in ten.
 
 Film and book ratings and the review logs of shops have none, news clicks 2 %, groceries 41 %.
 """
@@ -24,7 +24,7 @@ FEWEST_TIED_PAIRS: Final = 20
 """Fewer pairs say nothing: of 20 in a random order, 18 rise or fall together once in 2,500 logs."""
 
 LONG_HISTORY: Final = 15
-"""Users with so many interactions are worth a question: seven of them are shown, eight are to be guessed."""
+"""Users with this number of interactions can be held out: seven are input, eight are labels."""
 
 FEWEST_LONG_USERS: Final = 100
 """Shorter histories count as long where fewer users have a long one: of 100 users, 10 validate and 10 test."""
@@ -44,8 +44,8 @@ class LogProfile:
     is more; 0 without pairs.
     has_dates: whether times are moments, and not numbers that only put the interactions in order.
     long_history: interactions from which on a history counts as long: 15, or those of the user with the 100th longest
-    history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: how many
-    have so many. usual_history: interactions that 95 % of the users do not exceed.
+    history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: the
+    number of users with such a history. usual_history: interactions that 95 % of the users do not exceed.
     """
 
     users: int

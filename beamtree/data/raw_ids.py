@@ -13,7 +13,7 @@ from beamtree.errors import IdTypeError, InputError
 from beamtree.types import NOTHING, Int32Array, Int64Array
 
 Ids = Iterable[Id]
-"""Raw ids as people hold them: a list, a NumPy array, or a column of Polars, pandas or Arrow."""
+"""Raw ids as given by callers: a list, a NumPy array, or a column of Polars, pandas or Arrow."""
 
 IdList = Sequence[Any] | Int64Array
 """Raw ids as they are looked up: a list, or an array where they are integers anyway."""

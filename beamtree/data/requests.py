@@ -75,9 +75,8 @@ class Requests:
     """Many requests at once.
 
     excluded: items that each request must not get, None = nothing; allowed: (items,), what any of them may get, None =
-    everything; users: int32 (n,), the dense user who asks, -1 = unknown; times: (n,), when. Users and times are None
-    where nobody knows them. user_features, context: n rows, what a model reads of who asks and in which context; None
-    where it reads nothing.
+    everything; users: int32 (n,), dense, -1 = unknown; times: (n,). Users and times are None if they are not
+    known. user_features, context: n rows, the features of users and contexts; None if the model reads none.
     """
 
     histories: Histories

@@ -1,7 +1,7 @@
 """Raw ids and dense ids: the only place where one becomes the other.
 
 A raw id is the id in the log (an integer or a text). A dense id is a row number, 0 .. n-1, int32 in arrays.
--1 stands for an id that is not in the vocabulary.
+-1 is the dense id of everything outside the vocabulary.
 """
 
 from collections.abc import Sequence

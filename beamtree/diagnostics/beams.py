@@ -62,7 +62,7 @@ def compare_beams(
     widths: Sequence[int] = BEAM_WIDTHS,
     advance: Callable[[int], None] = lambda _: None,
 ) -> BeamComparison:
-    """Search and scan for the same users under the model's own protocol; `advance` is told users * searches done."""
+    """Search and scan for the same users under the model's own protocol; `advance`: called with users * searches."""
     tree, config = artefact.tree, artefact.config
     scanned = users.take(slice(0, num_scanned_users(tree, users=len(users))))
     reachable = reachable_labels(scanned, dataset.sequences, config=config)

@@ -1,4 +1,4 @@
-"""From a saved model and its log to all diagnostics: here the measures meet."""
+"""From a saved model and its log to all diagnostics."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.training.strategies import Strategies
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being measured, how much of it is done, and how much there is."""
+"""Called with the current stage, the finished steps and their total."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,7 @@ def examine(
 ) -> Examined:
     """Recover the model's held-out users from its log; user_table: the one that it was fitted with.
 
-    DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
-    is held out.
+    DataError for another log, whose held-out users may have been trained on, and if no users are held out.
     """
     artefact = model.recommender.artefact
     dataset = model.prepare(interactions, users=user_table)
@@ -223,7 +222,7 @@ def _subject(examined: Examined, plan: LevelPlan) -> Subject:
 
 
 def _difference(artefact: Artefact, dataset: Dataset) -> str:
-    """In what the log differs from the one that the model was fitted on."""
+    """The difference between the log and the one that the model was fitted on, as a message."""
     known = int((artefact.items.encode(dataset.items.ids) >= 0).sum()) if _same_type(artefact, dataset) else 0
     theirs, ours = len(dataset.items), len(artefact.items)
     remedy = "Give the log that the model was fitted on, with the same filters, or fit a model on this one."
@@ -243,7 +242,7 @@ def _same_type(artefact: Artefact, dataset: Dataset) -> bool:
 
 
 def _counter(progress: Progress, stage: str, total: int) -> Callable[[int], None]:
-    """A function that is told of steps, and passes on how many there were so far."""
+    """A callback for finished steps that reports their running total."""
     done = 0
 
     def advance(steps: int) -> None:

@@ -1,7 +1,7 @@
 """Rectified labels that change under perturbed probabilities (the paper's appendix).
 
 Every probability is shifted by Gaussian noise N(0, 1) clipped to [-L, L], values below 0 become 0, and each row is
-normalised anew. Since L is far below 1, nearly every shift is +L or -L. A label is one (target, level).
+renormalised. Since L is far below 1, nearly every shift is +L or -L. A label is one (target, level).
 """
 
 from collections.abc import Callable, Sequence

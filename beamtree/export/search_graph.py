@@ -2,7 +2,7 @@
 
 One request at a time keeps what a level computes (positions * hidden, nodes) in the cache. The search is the one of
 retrieval/beam.py: start at the first level that the beam cannot keep whole, keep the best nodes, go to their children.
-Candidates always stand in rising order, so that TopK, which prefers the lower index, breaks ties as the engine does.
+Candidates are always in rising order, so that TopK, which prefers the lower index, breaks ties as the engine does.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is fixed when a search is exported: the model, its tree, how many items, and how wide a beam."""
+    """The constants of an exported search: the model, its tree, k and the beam width."""
 
     attention: Mapping[str, AnyArray] | None
     tower: Mapping[str, AnyArray] | None

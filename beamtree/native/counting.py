@@ -49,8 +49,8 @@ def count_company(
 ) -> Found:
     """What shares spans with each item; a span holds an item once at most.
 
-    totals: (items,), in how many spans each item is, or with weights the sum of its squared ones. The `most` of the
-    highest cosine are kept of each list.
+    totals: (items,), number of spans with each item, or with weights the sum of its squared weights. Each list is cut
+    to the `most` items of the highest cosine.
     """
     flat = np.ascontiguousarray(items)
     if weights is None:

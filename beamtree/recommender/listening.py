@@ -1,4 +1,4 @@
-"""Who is told of the events of a training: a listener, a progress bar, or the log."""
+"""The receiver of training events: a given listener, a progress bar, or the log."""
 
 import logging
 from contextlib import AbstractContextManager, nullcontext

@@ -28,7 +28,7 @@ MAX_REASONS = 5
 MAX_DROPPED = 1000
 
 MAX_LEFT_OUT = 20
-"""So many of the latest items of a history are left out, one at a time, to see what the tower owes to each."""
+"""Number of latest items of a history that are left out, one at a time, to attribute the tower's score."""
 
 TOWER = "tower"
 MEMORY = "memory"

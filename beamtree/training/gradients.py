@@ -1,4 +1,4 @@
-"""What one batch says about the weights: the loss and its gradients, before anything is updated."""
+"""The loss of a batch and its gradients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Adam on the rows that a step touches, in the kernels: one pass over a row and its moments."""
+"""Row-wise Adam in the kernels: one pass over a row and its moments."""
 
 from torch import Tensor
 

@@ -1,8 +1,7 @@
-"""Adam on the rows of a table that a step touches, and on no other.
+"""Row-wise (lazy) Adam: a step updates only the rows of a table that are in the batch.
 
-Dense Adam moves every row at every step: momentum carries rows on that the batch never saw, and decay shrinks them.
-Here an untouched row, its moments and its decay stand still, so that a step costs what its batch costs, however large
-the catalogue is.
+Dense Adam updates every row at every step: momentum moves rows that are not in the batch, and decay shrinks them. Here
+the cost of a step depends on the batch alone, however large the catalogue is.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table rows of a batch as leaves of autograd: gradients of the batch's size, not the table's."""
+"""The table rows of a batch as autograd leaves: gradients have the size of the batch, not of the table."""
 
 import torch
 from torch import Tensor

@@ -62,10 +62,10 @@ def assign_balanced(
 def assign_residents_first(
     scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array
 ) -> Int64Array:
-    """The node of each item (items,), as `assign_balanced` has it, in the way of the published code.
+    """The node of each item (items,), as in `assign_balanced`, by the algorithm of the published code.
 
-    All items go to the node they score highest. Then crowded nodes, the fullest first, keep the items that stood there
-    before, then those whose best score is highest, and close; whoever is sent away goes to its best open node.
+    Every item is assigned to the node with its highest score. Overfull nodes, the fullest first, then keep the items
+    that they had before, fill up with the highest best scores, and close; the others go to their best open node.
     """
     _refuse_too_little_room(capacities, num_items=len(scores))
     node_of_item = np.full(len(scores), -1, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Balanced assignment by auction: nodes get prices at which items, each choosing what suits it best, fit into them.
+"""Near-optimal balanced assignment by auction: each node has a price, and each item bids for its best node.
 
-A node with more bidders than room raises its price until those that do not fit would rather go elsewhere, and these
-choose again. Prices only rise, so whoever keeps its node keeps what suits it best; when all fit and all nodes are full,
-the sum of scores is within `tolerance` per item of the best that the capacities allow (Bertsekas, 1988). A greedy
-assignment never takes a place back: it stays far from that sum, and can even fall behind the placement it started from.
+A node with more bidders than capacity raises its price until the surplus items bid for other nodes instead. Prices only
+rise, so an assigned item keeps its best node at the current prices; when every item is assigned, the sum of scores is
+within `tolerance` per item of the optimum (Bertsekas, 1988). A greedy assignment never revises a choice: its sum is far
+lower, and can even be below that of the placement it starts from.
 """
 
 import numpy as np

@@ -10,7 +10,7 @@ Left open or chosen here:
   20 epochs begin once the budget's seconds are spent;
 - re-assignment: affinity of an item to a bucket = mean probability over the queries that have the item among their 15
   nearest, plus that of the item as a query; pairs in descending order while a bucket has fewer than 1.5 x the mean;
-  only the 16 best buckets of an item are looked at, and who finds all of these full goes where most room is.
+  only the 16 best buckets of an item are tried; if all of these are full, it goes to the one with most room.
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ Two settings. `SCANN` is the library's advice: sqrt(items) leaves, blocks of two
 scored again with their exact vectors. `PUBLISHED_SCANN` is what the paper of beamtree's method reports: 2,000 leaves of
 which half are searched, blocks of four dimensions, no exact scores at the end; in a catalogue with fewer than four
 items a leaf there are fewer leaves. Leaves start from k-means++ and one thread trains, because ScaNN's random start
-takes no seed. ScaNN does not tell what it holds; index_bytes counts its arrays: centres, codebooks, half a byte for
+takes no seed. ScaNN does not report its size; index_bytes counts its arrays: centres, codebooks, half a byte for
 each block of an item and four for its place in a leaf, and where candidates are scored again, the vectors.
 """
 
@@ -66,7 +66,7 @@ class Scann:
         return VectorIndex(search, "leaves", rising(*POWERS, usual, most=leaves), usual, held)
 
     def searcher(self, vectors: Float32Array, *, leaves: int, searched: int) -> Any:
-        """ScaNN's own index, which usually searches so many of its leaves."""
+        """ScaNN's index, with the default number of leaves to search."""
         from scann import scann_ops_pybind
 
         builder = (

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.features import Features
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.errors import InputError
-from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Histories:
         """The same histories one after another, in an array of their own."""
         return Sequences(*flatten_spans(self.items, starts=self.starts, ends=self.ends))
 
-    def take(self, rows: npt.NDArray[np.integer] | slice) -> "Histories":
+    def take(self, rows: IntArray | slice) -> "Histories":
         """Some of the histories, in the given order."""
         return Histories(self.items, self.starts[rows], self.ends[rows])
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
 from beamtree.data.groups import (
@@ -23,7 +22,7 @@ from beamtree.data.groups import (
 )
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans, flatten_targets
 from beamtree.errors import DataError, SettingsError
-from beamtree.types import BoolArray, Int32Array, Int64Array
+from beamtree.types import BoolArray, Int32Array, Int64Array, IntArray
 
 Protocol = Literal["clean", "paper"]
 
@@ -89,7 +88,7 @@ class HeldOut:
         """All items of each history, however long, flat, and offsets (n + 1,)."""
         return flatten_spans(sequences.items, starts=self.history_start, ends=self.history_end)
 
-    def take(self, index: npt.NDArray[np.integer] | BoolArray | slice) -> "HeldOut":
+    def take(self, index: IntArray | BoolArray | slice) -> "HeldOut":
         """The rows that an index array, a mask or a slice picks."""
         return HeldOut(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 

@@ -67,7 +67,7 @@ def export_onnx(
         beam_width=width,
     )
     graph = GraphBuilder()
-    more_inputs = add_search(graph, plan, history="history", length="length")
+    more_inputs = add_search(graph, plan)
     outputs = [_value("items", TensorProto.INT64, "batch", k), _value("scores", TensorProto.FLOAT, "batch", k)]
     if raw_ids:
         outputs.append(_value("ids", _add_raw_ids(graph, artefact), "batch", k))

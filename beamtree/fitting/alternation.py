@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
-from beamtree.fitting.planting import plant_first_tree
+from beamtree.fitting.first_tree import plant_first_tree
 from beamtree.fitting.run import FitRun, identity_of
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.validation import LARGEST_SCAN, MadeOnce, model_validation, sample_users

@@ -14,7 +14,7 @@ from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
-from beamtree.fitting.planting import first_order
+from beamtree.fitting.first_tree import first_order
 from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances, training_popularity
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh

@@ -6,13 +6,10 @@ precision, added in the order of the log. None: whole numbers.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from beamtree.native import _kernels
-from beamtree.types import AnyArray, Float64Array, Int32Array, Int64Array
+from beamtree.types import AnyArray, Float64Array, FloatArray, Int32Array, Int64Array
 
 Found = tuple[Int64Array, Int32Array, AnyArray]
 """Offsets (items + 1,), items and counts: lists that rise by item."""
@@ -26,7 +23,7 @@ def count_followers(
     num_items: int,
     window: int,
     most: int,
-    weights: NDArray[np.floating[Any]] | None = None,
+    weights: FloatArray | None = None,
 ) -> Found:
     """What came within `window` positions after each item of the spans; an item does not follow itself.
 
@@ -45,7 +42,7 @@ def count_company(
     ends: Int64Array,
     totals: AnyArray,
     most: int,
-    weights: NDArray[np.floating[Any]] | None = None,
+    weights: FloatArray | None = None,
 ) -> Found:
     """What shares spans with each item; a span holds an item once at most.
 

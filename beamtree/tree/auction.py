@@ -7,10 +7,9 @@ lower, and can even be below that of the placement it starts from.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.tree.assign import assign_balanced, by_regret
-from beamtree.types import Float64Array, Int64Array
+from beamtree.types import Float64Array, FloatArray, Int64Array
 
 MOST_RAISES = 2000
 """Times that prices are raised; what does not fit by then is placed greedily at these prices."""
@@ -19,8 +18,8 @@ SHARE_OF_MARGIN = 0.1
 """The tolerance, as a share of what the median item prefers its best node by."""
 
 
-def assign_by_auction(scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
-    """The node of each item (items,), as `assign_balanced` has it, with a sum of scores that is nearly the highest."""
+def assign_by_auction(scores: FloatArray, *, capacities: Int64Array, current: Int64Array) -> Int64Array:
+    """The node of each item (items,), as in `assign_balanced`, with a near-optimal sum of scores."""
     has_data = ~np.isnan(scores).all(axis=1)
     priced = scores.astype(np.float64)
     priced[has_data] -= auction_prices(_finite(priced[has_data]), capacities=capacities)
@@ -28,7 +27,7 @@ def assign_by_auction(scores: npt.NDArray[np.floating], *, capacities: Int64Arra
 
 
 def auction_prices(scores: Float64Array, *, capacities: Int64Array, tolerance: float | None = None) -> Float64Array:
-    """What each node costs, (nodes,), for scores (items, nodes) without NaN or infinity."""
+    """The price of each node, (nodes,), for scores (items, nodes) without NaN or infinity."""
     prices = np.zeros(len(capacities))
     if len(capacities) < 2 or len(scores) <= capacities.min():
         return prices

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from beamtree.errors import InputError
-from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array, IntArray
 
 ReadOnly = TypeVar("ReadOnly", bound=NDArray[np.generic])
 
@@ -202,7 +202,7 @@ class ItemTree:
         return has_item
 
 
-def _invert(item_at_leaf: NDArray[np.integer]) -> Int32Array:
+def _invert(item_at_leaf: IntArray) -> Int32Array:
     """The leaf of every item; refuses a placement that is not one-to-one onto 0 .. items - 1."""
     leaves = np.flatnonzero(item_at_leaf != NOTHING)
     items = item_at_leaf[leaves].astype(np.int64)

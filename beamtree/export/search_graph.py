@@ -116,7 +116,7 @@ def add_search(graph: GraphBuilder, plan: SearchPlan) -> list[ValueInfoProto]:
 
 
 def _known_positions(graph: GraphBuilder, plan: SearchPlan) -> str:
-    """The first `length` entries of each row of `history`, moved to its end: -1 in front of them and for ids not in the model.
+    """The first `length` entries of each row of `history`, moved to its end: -1 in front and for unknown ids.
 
     A column of -1 before the history is what every position in front of it reads.
     """

@@ -10,14 +10,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
 from beamtree.model.score import Score
-from beamtree.training.gradients import Gradients
+from beamtree.training.gradients import Gradients, TouchedRows
 from beamtree.training.history_dropout import without_some_histories
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import Draws
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import numpy_generator, torch_generator
-from beamtree.training.touched_rows import TouchedRows
 from beamtree.types import AnyArray
 
 

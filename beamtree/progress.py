@@ -30,7 +30,7 @@ from beamtree.training.events import (
 )
 
 
-def is_watched() -> bool:
+def is_interactive() -> bool:
     """Whether standard error is interactive: a terminal or a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 

@@ -29,7 +29,7 @@ Protocol = Literal["clean", "paper"]
 CLEAN_FIRST_TARGET: Final = 1
 PAPER_FIRST_TARGET: Final = 14
 PAPER_SHORTEST_HISTORY: Final = 15
-SHORTEST_WITH_TWO_LABELS: Final = 3
+MIN_LENGTH_FOR_TWO_LABELS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +191,7 @@ def split_leave_last_out(sequences: Sequences, *, seed: int, min_held_out: int =
     Where only some interactions may be targets, the last two of these are held out, with all that came after them.
     DataError where no user is long enough.
     """
-    min_held_out = max(min_held_out, SHORTEST_WITH_TWO_LABELS)
+    min_held_out = max(min_held_out, MIN_LENGTH_FOR_TWO_LABELS)
     long_users, before_last, last = last_two_targets(
         sequences, find_long_users(sequences, min_held_out=min_held_out), min_held_out=min_held_out
     )

@@ -23,10 +23,10 @@ BEAM_WIDTHS = (20, 50, 100, 150, 200, 300, 400)
 CUTOFF = 20
 USERS_AT_A_TIME = 64
 
-MOST_SCANNED_LEAVES = 2**23
+MAX_SCANNED_LEAVES = 2**23
 """Leaves that the exact scans score in all; on larger catalogues fewer users are scanned, but never fewer than ten."""
 
-FEWEST_SCANNED_USERS = 10
+MIN_SCANNED_USERS = 10
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def compare_beams(
 
 def num_scanned_users(tree: ItemTree, *, users: int) -> int:
     """The number of users to scan for: all, unless the catalogue is so large that scanning takes too long."""
-    return min(users, max(FEWEST_SCANNED_USERS, MOST_SCANNED_LEAVES // tree.num_leaves))
+    return min(users, max(MIN_SCANNED_USERS, MAX_SCANNED_LEAVES // tree.num_leaves))
 
 
 def beam_widths(tree: ItemTree) -> list[int]:

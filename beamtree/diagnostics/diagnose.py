@@ -18,7 +18,7 @@ from beamtree.diagnostics.contributions import measure_contributions, num_contri
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.example_lists import take_examples
 from beamtree.diagnostics.exposure import measure_exposure
-from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
+from beamtree.diagnostics.held_out import Group, SampledUsers, sample_held_out
 from beamtree.diagnostics.label_changes import LabelChanges, measure_label_changes
 from beamtree.diagnostics.latency import Clock, latency_widths, measure_latency
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
@@ -44,7 +44,7 @@ class Examined:
     artefact: Artefact
     dataset: Dataset
     split: Split
-    asked: AskedUsers
+    asked: SampledUsers
     seed: int
 
     @property
@@ -79,7 +79,9 @@ def examine(
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))
     split = split_dataset(dataset, config=artefact.config)
-    return Examined(artefact, dataset, split, ask_users(dataset, split, group=group, count=users, seed=seed), seed)
+    return Examined(
+        artefact, dataset, split, sample_held_out(dataset, split, group=group, count=users, seed=seed), seed
+    )
 
 
 def diagnose(
@@ -167,7 +169,7 @@ def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progres
     return measures
 
 
-def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan, asked: AskedUsers) -> LevelReport:
+def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan, asked: SampledUsers) -> LevelReport:
     def share(name: str) -> Average | None:
         values = np.array([getattr(measure, name)[level - 1] for measure in measures])
         return average_over_histories(values, asked.user_row)

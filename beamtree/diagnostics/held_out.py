@@ -17,7 +17,7 @@ TARGETS_PER_USER = 3
 
 
 @dataclass(frozen=True, eq=False)
-class AskedUsers:
+class SampledUsers:
     """Held-out users and, for each, up to three held-out items spread over what they did later.
 
     A target's history is everything before it, items after the split included. user_row: (targets,), the row of the
@@ -56,7 +56,7 @@ class AskedUsers:
         return cut_histories(self.sequences.items, starts=starts, ends=self.position, length=length)
 
 
-def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> AskedUsers:
+def sample_held_out(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> SampledUsers:
     """A sample of held-out users: test users, or validation users if requested or if there are no test users.
 
     Part weights and the stopping point were chosen on validation users, so that a model looks better on them.
@@ -72,4 +72,4 @@ def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int
             "last or time, and look into that model."
         )
     sample = np.sort(np.random.default_rng(seed).permutation(len(users))[:count])
-    return AskedUsers(chosen, users.take(sample), len(users), dataset.sequences)
+    return SampledUsers(chosen, users.take(sample), len(users), dataset.sequences)

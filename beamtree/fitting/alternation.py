@@ -8,7 +8,7 @@ from beamtree.fitting.computation import build_candidate_scores, build_learner, 
 from beamtree.fitting.first_tree import plant_first_tree
 from beamtree.fitting.run import FitRun, identity_of
 from beamtree.fitting.tower import build_tower
-from beamtree.fitting.validation import LARGEST_SCAN, MadeOnce, model_validation, sample_users
+from beamtree.fitting.validation import MAX_SCANNED_ITEMS, LazyTower, model_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
 from beamtree.training.checkpoint import Identity
@@ -118,8 +118,8 @@ def _learn_round(
         plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.schedule.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
     tower = None
-    if run.encoder is not None and rounds.tree.num_items > LARGEST_SCAN:
-        tower = MadeOnce(partial(build_tower, run, run.encoder, rounds.tree))
+    if run.encoder is not None and rounds.tree.num_items > MAX_SCANNED_ITEMS:
+        tower = LazyTower(partial(build_tower, run, run.encoder, rounds.tree))
     trainer = Trainer(
         TREE_MODEL,
         build_learner(score, config=config, negatives=strategies.negatives),

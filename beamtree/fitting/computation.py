@@ -41,7 +41,7 @@ def build_learner(score: Score, *, config: Config, negatives: NegativeSampler | 
             return NativeLearner(score, negatives=drawn, settings=config.training)
         log.warning("The kernels do not know negatives %s, so training runs in torch, many times slower.", sampler.name)
     elif score.device.type == "cpu":
-        _say_why_torch(score)
+        _warn_of_torch(score)
     return TorchLearner(score, draws=sampler.draws(score), settings=config.training)
 
 
@@ -62,12 +62,12 @@ def kernels_attention(score: Score) -> Attention | None:
     return attention if native.is_available() and score.device.type == "cpu" else None
 
 
-def _say_why_torch(score: Score) -> None:
-    strangers = [name for name, part in score.parts.items() if not isinstance(part, Attention)]
-    if strangers:
+def _warn_of_torch(score: Score) -> None:
+    unsupported = [name for name, part in score.parts.items() if not isinstance(part, Attention)]
+    if unsupported:
         log.warning(
             "The kernels do not know the part %s of the score, so training runs in torch, many times slower.",
-            ", ".join(strangers),
+            ", ".join(unsupported),
         )
     elif not native.is_available():
         log.warning(

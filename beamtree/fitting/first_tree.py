@@ -14,7 +14,7 @@ from beamtree.tree.build import category_order, clustering_order, plant, random_
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array
 
-MOST_CLUSTERED_ITEMS = 2_000_000
+MAX_CLUSTERED_ITEMS = 2_000_000
 """Clustering takes minutes at this size. Above it, `auto` takes another order."""
 
 
@@ -69,7 +69,7 @@ def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "categ
     if order == "auto":
         if config.model.parts == ("memory",):
             return "random"
-        if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
+        if len(dataset.items) <= MAX_CLUSTERED_ITEMS:
             return "clustering"
         return "category" if has_categories else "random"
     if order == "category" and not has_categories:

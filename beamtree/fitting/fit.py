@@ -23,7 +23,7 @@ from beamtree.model.estimator import Estimator
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePart, MakePartOnTree
 from beamtree.model.score import ATTENTION
-from beamtree.retrieval.scorers import tell_items
+from beamtree.retrieval.scorers import bind_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.rounds import Rounds
@@ -59,7 +59,7 @@ def fit_model(
             f"An estimator is for rectified labels, and those of this fit are {chosen.labels.name}: set "
             "training.method to 'dtr-t-rl', or leave the estimator out."
         )
-    others = tell_items(parts, dataset.item_table)
+    others = bind_items(parts, dataset.item_table)
     learned: dict[str, MakePartOnTree] = dict(others)
     if ATTENTION in config.model.parts:
         learned = {ATTENTION: attention_reading(dataset.features.read), **others}

@@ -23,14 +23,14 @@ from beamtree.types import AnyArray
 
 CUTOFFS = (20,)
 
-LARGEST_SCAN = 20_000
+MAX_SCANNED_ITEMS = 20_000
 """Up to this number of items, validation scans all of them instead of letting a tower guide the beam."""
 
 MakeTower = Callable[[], Mapping[str, AnyArray]]
 """Gives the arrays of a tower over the tree of a score, named by part."""
 
 
-class MadeOnce:
+class LazyTower:
     """A tower that is built on first use, and before it is pickled for another process."""
 
     def __init__(self, make: MakeTower) -> None:
@@ -59,7 +59,7 @@ def model_validation(
     """A function that computes the metrics of a score on these users with its present weights; None without users.
 
     If no part guides the beam down to the first scored level, all leaves are scored, or, in catalogues above
-    `LARGEST_SCAN`, the tower is added to the score if there is one.
+    `MAX_SCANNED_ITEMS`, the tower is added to the score if there is one.
     """
     if len(users) == 0:
         return None
@@ -76,7 +76,7 @@ def _search_of(score: Score, *, config: Config, tower: MakeTower | None) -> Answ
     first_level = min(1 if part.levels is None else part.levels.start for part in score.parts.values())
     if reaches_level(first_level, score.tree, beam_width=beam_width):
         scorer = _scorer_of(score, config=config)
-    elif tower is not None and score.tree.num_items > LARGEST_SCAN:
+    elif tower is not None and score.tree.num_items > MAX_SCANNED_ITEMS:
         scorer = build_scorer({**score.arrays(), **tower()}, score.tree, config=config)
     else:
         return ExactScan(Engine(_scorer_of(score, config=config), score.tree))

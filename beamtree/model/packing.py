@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from beamtree.types import Int64Array
 
-SHORTEST_ROW = 32
+MIN_ROW = 32
 """Rows are not shorter than this: many small products of matrices take longer than fewer ones with more to mask."""
 
 
@@ -31,7 +31,7 @@ class Packing:
     @cached_property
     def row_length(self) -> int:
         """Positions of a row of attention."""
-        return max(SHORTEST_ROW, int(self.lengths.max()))
+        return max(MIN_ROW, int(self.lengths.max()))
 
     def latest(self, values: Tensor) -> Tensor:
         """Of values (positions,) that are not negative: what each position and those before it in its sequence have.

@@ -135,8 +135,8 @@ def sequence_learner(
 
     def divide(batch: WindowBatch) -> list[BatchPart]:
         positions = len(batch.inputs)
-        most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
-        parts = batch.divided(min(most_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
+        max_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
+        parts = batch.divided(min(max_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
         return [BatchPart(part, len(part.inputs) / positions) for part in parts]
 
     return ModuleLearner(encoder, loss=loss, seed=seed, tables=encoder.sparse_tables, divide=divide)

@@ -16,7 +16,7 @@ from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, Float64Array, Int64Array
 
-MOST_CANDIDATES = 128
+MAX_CANDIDATES = 128
 INSTANCES_AT_A_TIME = 2048
 
 
@@ -115,7 +115,7 @@ def stages(tree: ItemTree, *, stride: int | None = None) -> list[Stage]:
     """The stages from the root to the leaves; by default with the largest stride of at most 128 candidates."""
     if stride is None:
         stride = 1
-        while tree.branching ** (stride + 1) <= MOST_CANDIDATES:
+        while tree.branching ** (stride + 1) <= MAX_CANDIDATES:
             stride += 1
     return [Stage(upper, min(upper + stride, tree.height)) for upper in range(0, tree.height, stride)]
 

@@ -11,7 +11,7 @@ import numpy as np
 from beamtree.tree.assign import assign_balanced, by_regret
 from beamtree.types import Float64Array, FloatArray, Int64Array
 
-MOST_RAISES = 2000
+MAX_RAISES = 2000
 """Times that prices are raised; what does not fit by then is placed greedily at these prices."""
 
 SHARE_OF_MARGIN = 0.1
@@ -34,7 +34,7 @@ def auction_prices(scores: Float64Array, *, capacities: Int64Array, tolerance: f
     if tolerance is None:
         tolerance = _tolerance(scores)
     node_of_item = scores.argmax(axis=1)
-    for _ in range(MOST_RAISES):
+    for _ in range(MAX_RAISES):
         is_crowded = np.bincount(node_of_item, minlength=len(capacities)) > capacities
         if not is_crowded.any():
             break

@@ -27,7 +27,7 @@ from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array, Int64Array
 
-SMALLEST_BUCKET = 8
+MIN_BUCKET = 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rotlex:
         """As `BuildIndex`."""
         from beamtree.baselines.indexes.rotlex_router import learn_buckets
 
-        branching = max(2, min(self.branching, isqrt(len(vectors) // SMALLEST_BUCKET)))
+        branching = max(2, min(self.branching, isqrt(len(vectors) // MIN_BUCKET)))
         router, bucket_of_item = learn_buckets(
             vectors,
             queries(self.max_queries),

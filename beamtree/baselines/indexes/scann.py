@@ -24,7 +24,7 @@ from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import NOTHING, Float32Array
 
-SMALLEST_LEAF = 4
+MIN_LEAF = 4
 ANISOTROPIC_THRESHOLD = 0.2
 CODEWORDS = 16
 FLOAT_BYTES = PLACE_BYTES = 4
@@ -45,7 +45,7 @@ class Scann:
         """As `BuildIndex`."""
         del queries, budget
         count = len(vectors)
-        leaves = isqrt(count) if self.leaves is None else max(1, min(self.leaves, count // SMALLEST_LEAF))
+        leaves = isqrt(count) if self.leaves is None else max(1, min(self.leaves, count // MIN_LEAF))
         usual = max(1, round(leaves * self.searched_share))
         searcher = self.searcher(vectors, leaves=leaves, searched=usual)
 

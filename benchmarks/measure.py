@@ -6,6 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
+SGEMM_SIZE = 2000
+SGEMM_FLOPS = 2 * SGEMM_SIZE**3
+
 
 def take_turns(contestants: Mapping[str, Callable[[], object]], *, turns: int) -> dict[str, list[float]]:
     """Seconds of every turn of each contestant, after one turn that does not count."""
@@ -17,6 +22,13 @@ def take_turns(contestants: Mapping[str, Callable[[], object]], *, turns: int) -
             if turn > 0:
                 seconds[name].append(time.perf_counter() - started)
     return seconds
+
+
+def sgemm() -> Callable[[], object]:
+    """Torch's product of two square matrices of 2,000 rows, the yardstick of the machine."""
+    first, second = torch.randn(SGEMM_SIZE, SGEMM_SIZE), torch.randn(SGEMM_SIZE, SGEMM_SIZE)
+    out = torch.empty(SGEMM_SIZE, SGEMM_SIZE)
+    return lambda: torch.mm(first, second, out=out)
 
 
 def report(settings: Mapping[str, Any], results: Mapping[str, Any], *, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """Beam search against an exact scan with the same model: the loss of narrower beams."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +59,7 @@ def compare_beams(
     dataset: Dataset,
     users: HeldOut,
     *,
+    widths: Sequence[int] = BEAM_WIDTHS,
     advance: Callable[[int], None] = lambda _: None,
 ) -> BeamComparison:
     """Search and scan for the same users under the model's own protocol; `advance`: called with users * searches."""
@@ -86,7 +87,7 @@ def compare_beams(
     exact = ask(None)
     scan_f = score(exact).per_user[f"f@{k}"]
     results = []
-    for width in beam_widths(tree):
+    for width in beam_widths(tree, widths=widths):
         found = ask(width)
         beam_f = score(found).per_user[f"f@{k}"]
         results.append(
@@ -112,9 +113,9 @@ def num_scanned_users(tree: ItemTree, *, users: int) -> int:
     return min(users, max(MIN_SCANNED_USERS, MAX_SCANNED_LEAVES // tree.num_leaves))
 
 
-def beam_widths(tree: ItemTree) -> list[int]:
+def beam_widths(tree: ItemTree, *, widths: Sequence[int] = BEAM_WIDTHS) -> list[int]:
     """The widths to measure, none wider than the leaves, each once."""
-    return sorted({min(width, tree.num_leaves) for width in BEAM_WIDTHS})
+    return sorted({min(width, tree.num_leaves) for width in widths})
 
 
 def overlaps(found: Int32Array, exact: Int32Array) -> Float64Array:

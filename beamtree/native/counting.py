@@ -6,10 +6,13 @@ precision, added in the order of the log. None: whole numbers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from beamtree.native import _kernels
-from beamtree.types import AnyArray, Float64Array, FloatArray, Int32Array, Int64Array
+from beamtree.types import AnyArray, Float64Array, Int32Array, Int64Array
 
 Found = tuple[Int64Array, Int32Array, AnyArray]
 """Offsets (items + 1,), items and counts: lists that rise by item."""
@@ -23,7 +26,7 @@ def count_followers(
     num_items: int,
     window: int,
     most: int,
-    weights: FloatArray | None = None,
+    weights: NDArray[np.floating[Any]] | None = None,
 ) -> Found:
     """What came within `window` positions after each item of the spans; an item does not follow itself.
 
@@ -42,12 +45,12 @@ def count_company(
     ends: Int64Array,
     totals: AnyArray,
     most: int,
-    weights: FloatArray | None = None,
+    weights: NDArray[np.floating[Any]] | None = None,
 ) -> Found:
     """What shares spans with each item; a span holds an item once at most.
 
-    totals: (items,), number of spans with each item, or with weights the sum of its squared weights. Each list is cut
-    to the `most` items of the highest cosine.
+    totals: (items,), in how many spans each item is, or with weights the sum of its squared ones. The `most` of the
+    highest cosine are kept of each list.
     """
     flat = np.ascontiguousarray(items)
     if weights is None:

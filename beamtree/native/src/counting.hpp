@@ -40,12 +40,12 @@ struct Pairs {
     std::vector<Count> counts;
 };
 
-// The position of an item in the log, and the range of its stretch.
+// Where an item stands in the log, and where that stretch begins and ends.
 struct Place {
     std::int64_t position, start, end;
 };
 
-// For every item, the items at the positions [first, end) that range(place) gives for each of its places, itself left out,
+// For every item, what stands at the positions [first, end) that range(place) gives for each of its places, itself left out,
 // and of these the `most` that rank highest by better(a, count of a, b, count of b). Sums are added in the order of the log,
 // so that they are the same on every machine; what counts 0 is not met. Memory: the places of the log, and the result.
 template <class Amount, class Range, class Better>
@@ -126,7 +126,7 @@ Pairs<typename Amount::Count> count_followers(const Stretches& log, const Amount
         [](std::int32_t a, Count of_a, std::int32_t b, Count of_b) { return of_a != of_b ? of_a > of_b : a < b; });
 }
 
-// Items in the same stretches as each item; a stretch holds an item at most once. Those with the highest count over the
+// What stands in the same stretches as each item, which hold an item once at most. Those with the highest count over the
 // root of their own total are kept: the order of cosines. totals: (items,), in how many stretches each item is, or the sum
 // of its squared weights.
 template <class Amount, class Total>

@@ -1,13 +1,13 @@
 """Every error that beamtree raises on purpose.
 
     BeamtreeError
-    ├── InputError               what a person handed over cannot be used
+    ├── InputError               an input that cannot be used
     │   ├── DataError            a log or an item table: file, row, value and remedy are in the message
     │   │   ├── NoRowsError      a log without rows, or one that the filters leave none of
     │   │   └── IdTypeError      texts where the ids are integers, or the reverse
-    │   ├── BaselineUnavailable  a baseline that lacks its library, or that this data is not for
+    │   ├── BaselineUnavailable  a baseline without its library, or unsuitable for this data
     │   ├── FeatureError         features of a request that the model does not read, or of another type
-    │   ├── FolderInUse          a model folder that somebody else is writing to
+    │   ├── FolderInUse          a model folder that another process is writing to
     │   ├── SettingsError        settings that are unknown, out of range or contradict each other
     │   └── UnknownIdsError      ids that the model has never seen
     │       ├── UnknownUsersError    users without a stored history
@@ -29,7 +29,7 @@ class BeamtreeError(Exception):
 
 
 class InputError(BeamtreeError):
-    """Something that a person handed over cannot be used."""
+    """An input cannot be used."""
 
 
 class DataError(InputError):
@@ -41,7 +41,7 @@ class NoRowsError(DataError):
 
 
 class BaselineUnavailable(InputError):
-    """A baseline lacks the library that it needs, or this data is not for it."""
+    """A baseline lacks its library, or is unsuitable for this data."""
 
 
 class FeatureError(InputError):
@@ -49,7 +49,7 @@ class FeatureError(InputError):
 
 
 class FolderInUse(InputError):
-    """Somebody else is writing to the folder of a model."""
+    """Another process is writing to the folder of a model."""
 
 
 class SettingsError(InputError):

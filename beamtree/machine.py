@@ -71,7 +71,7 @@ def _all_memory() -> int:
 
 
 def _own_group(listing: Path) -> str:
-    """The path of this process's control group below their root; empty where it is not told."""
+    """The path of this process's control group below their root; empty if unknown."""
     try:
         lines = listing.read_text().splitlines()
     except OSError:

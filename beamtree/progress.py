@@ -1,4 +1,4 @@
-"""The progress of a fit, drawn for whoever watches: the command line, or Python in a terminal or a notebook."""
+"""Progress bars and log lines of a fit, for the command line and for Python in a terminal or a notebook."""
 
 import json
 import sys
@@ -30,8 +30,8 @@ from beamtree.training.events import (
 )
 
 
-def is_watched() -> bool:
-    """Whether somebody is likely to look at standard error: a terminal, or a notebook."""
+def is_interactive() -> bool:
+    """Whether standard error is interactive: a terminal or a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
@@ -41,7 +41,7 @@ def progress_on_stderr() -> AbstractContextManager[Listener]:
 
 
 def timed_bar(label: str, reached: ProgressColumn, *, console: Console) -> Progress:
-    """A bar between a label and how far it has come, with the time it took and the time left; gone when it is done."""
+    """A progress bar with a label, a counter, the elapsed and the remaining time; removed when it is done."""
     return Progress(
         TextColumn(label),
         BarColumn(),
@@ -56,7 +56,7 @@ def timed_bar(label: str, reached: ProgressColumn, *, console: Console) -> Progr
 
 @contextmanager
 def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator[Listener]:
-    """A listener that draws a progress bar and prints what was read, each validation and what else is worth a line.
+    """A listener that draws a progress bar and prints what was read, each validation and other notable events.
 
     The bar is that of the learner at work, named where it begins. log_json: append one JSON line per event to this
     file; its folder is made where it is missing.
@@ -67,7 +67,7 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
     at_work: tuple[str, int] | None = None
 
     def show(learner: str, step: int) -> None:
-        """Move the bar to a step of a learner; the time left is estimated anew for each learner and each round."""
+        """Move the bar to a step of a learner; the remaining time is estimated per learner and round."""
         nonlocal at_work
         if at_work is None or at_work[0] != learner:
             messages.print(f"Learning the {learner}.")
@@ -98,7 +98,7 @@ def fit_progress(messages: Console, *, log_json: Path | None = None) -> Iterator
 
 
 def _announce(event: Event, messages: Console) -> None:
-    """Print what an event says, where that is worth a line."""
+    """Print an event, if it is notable."""
     match event:
         case LogPrepared() | ModelUpdated():
             messages.print(bullet_list(event.lines), markup=False, soft_wrap=True)

@@ -21,4 +21,4 @@ class Scorer(Protocol):
     """Anything that scores the nodes of a tree for requests."""
 
     def prepare(self, requests: Requests) -> PreparedScores:
-        """Do once what all levels need: encode the histories, collect evidence among what each may be given."""
+        """The work that all levels share: encode the histories, collect the evidence for eligible items."""

@@ -13,6 +13,7 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
 Float64Array = npt.NDArray[np.float64]
+FloatArray = npt.NDArray[np.floating]
 
 NOTHING: Final = -1
 """Stands where there is no item: padding, an unknown id, a vacant leaf, a missing target."""

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from beamtree.config import Config, PartName
-from beamtree.data.prepare import LONGEST_READ
+from beamtree.data.prepare import MAX_DEFAULT_HISTORY
 from beamtree.data.requests import Histories, Requests
 from beamtree.model.attention import Attention
 from beamtree.model.embedding_init import node_means
@@ -102,7 +102,7 @@ def draw_tower(tree: ItemTree, *, generator: np.random.Generator) -> dict[str, A
         draws = generator.standard_normal((tree.level_sizes[level], sizes.width), dtype=np.float32)
         vectors += draws[tree.item_ancestors(np.arange(tree.num_items), level)]
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    encoder = make_encoder(sizes, history_length=min(HISTORY_LENGTH, LONGEST_READ))
+    encoder = make_encoder(sizes, history_length=min(HISTORY_LENGTH, MAX_DEFAULT_HISTORY))
     initialise(encoder, torch.Generator().manual_seed(int(generator.integers(2**31))))
     encoder.compact()
     arrays = {f"encoder.{name}": tensor.numpy() for name, tensor in encoder.state_dict().items()}

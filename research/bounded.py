@@ -53,7 +53,7 @@ class BoundedDtr:
 
 def measure_bound(run: "TreeRun", rounds: "Rounds", engine: Engine, *, estimator: "Estimator") -> "BoundTerms":
     """All terms for the best of some rounds, with constants measured on held-out users and training instances."""
-    from beamtree.diagnostics.held_out import ask_users
+    from beamtree.diagnostics.held_out import sample_held_out
     from beamtree.diagnostics.label_changes import measure_label_changes, rectified_labels, softmax
     from beamtree.diagnostics.levels import LevelPlan, measure_levels
     from beamtree.model.estimator import scores_of as item_scores_of
@@ -62,7 +62,7 @@ def measure_bound(run: "TreeRun", rounds: "Rounds", engine: Engine, *, estimator
 
     seed, tree = run.budget.seed, rounds.best_tree
     length = run.config.model.attention_history
-    asked = ask_users(run.dataset, run.split, group=None, count=HELD_OUT_USERS, seed=seed)
+    asked = sample_held_out(run.dataset, run.split, group=None, count=HELD_OUT_USERS, seed=seed)
     plan, generator = LevelPlan.of(tree, config=run.config), np.random.default_rng(seed)
 
     def score_nodes_for(history: Any) -> Any:

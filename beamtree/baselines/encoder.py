@@ -22,7 +22,7 @@ from beamtree.storage import replace_text
 from beamtree.training.events import Event, StepDone
 
 STEPS_TIMED = 8
-"""Steps that are taken, and thrown away, to see how many fit into the time; the fastest counts."""
+"""Steps that are timed, and discarded, to plan the training; the fastest one counts."""
 SHARE = 0.7
 """Of the seconds of a budget, what the steps are planned to take."""
 

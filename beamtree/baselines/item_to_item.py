@@ -17,7 +17,7 @@ from beamtree.model.counting import CountedPairs, count_followers
 from beamtree.types import Float32Array
 
 WINDOW = 20
-"""Interactions after an item that count as what followed it."""
+"""Number of interactions after an item that count as followers."""
 HISTORY_LENGTH = 20
 FADE = 0.8
 """Weight of an item of the history against the one after it."""

@@ -40,7 +40,7 @@ class Budget:
     config: the protocol that settings are chosen under, the seed, the history length, and SASRec's settings.
     seconds: no further setting of a grid is tried once they have passed; epochs bound what is trained.
     directory: where a baseline that trains keeps its checkpoints and its result; None = nowhere.
-    record: told of every point of a learning curve; after a crash, of the latest ones again.
+    record: called with every point of a learning curve; after a crash, with the latest ones again.
     """
 
     config: Config

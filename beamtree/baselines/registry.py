@@ -24,12 +24,12 @@ from beamtree.evaluation.protocol import excludes_seen
 QUICK_KNN_USERS = 10_000
 QUICK_KNN_INTERACTIONS = 2_000_000
 QUICK_EASE_ITEMS = 2_000
-"""Up to these sizes tfidf-knn and ease take some seconds, and stand in the table of simple baselines."""
+"""Up to these sizes tfidf-knn and ease take seconds, and count as simple baselines."""
 
 Asked = str | Sequence[str | Baseline]
-"""Which baselines: "none", "simple", "all", names with commas between them, or a list of names and of one's own.
+"""Which baselines: "none", "simple", "all", names with commas between them, or a list of names and custom baselines.
 
-Among names, simple stands for all of the simple ones: "simple,ials"."""
+As one of the names, simple means all simple baselines: "simple,ials"."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Entry:
     """One baseline.
 
     make: gives an unfitted one. libraries: modules that it imports when it is fitted; extra: what installs them.
-    learns: by gradients or alternating steps, instead of counting or a closed form. not_simple: of `BASELINES`, why it
-    does not stand beside every model on this data and under these settings, and how to get it; None where it does.
+    learns: by gradients or alternating steps, instead of counting or a closed form. not_simple: the reason
+    why it is not simple on this data and under these settings, and how to get it; None if it is.
     """
 
     make: Callable[[], Baseline]

@@ -17,8 +17,8 @@ from beamtree.types import Float32Array, Float64Array, Int32Array
 HALF_LIVES = (1.0, 1 / 4, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
 """To choose from, as shares of the time that the training spans cover."""
 STAGES = 64
-"""The log is summed up in so many stages, each from the one before; a request adds what happened since its stage. So
-the answer to a request does not depend on who else asks."""
+"""The log is counted up to this number of moments, each from the one before; a request adds the interactions since
+then. So its answer does not depend on other requests."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,19 +33,20 @@ def compare(
     items: ItemsOption = None,
     systems: Annotated[
         str,
-        typer.Option(help="all; quick: ours, and those that take seconds; or names separated by commas."),
+        typer.Option(help="all; quick: beamtree and those that take seconds; or names separated by commas."),
     ] = "all",
     budget_minutes: Annotated[float, typer.Option(min=0.05, help="Time limit of each fit.")] = 10.0,
     variants: Annotated[
         list[str] | None,
         typer.Option(
             "--variant",
-            help="The default with another setting, as a system more: LABEL:section.key=value. Repeat as needed.",
+            help="A further system, the default with another setting: LABEL:section.key=value. Repeat as needed.",
         ),
     ] = None,
     seeds: SeedsOption = 1,
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Fit on as many splits, so that every user is tested once.")
+        int | None,
+        typer.Option(min=2, help="Cross-validation: fit on this number of splits, with every user tested once."),
     ] = None,
     jobs: JobsOption = 1,
     cutoffs: CutoffsOption = None,
@@ -60,8 +61,8 @@ def compare(
 ) -> None:
     """Fit and measure systems side by side on a log, and write tables and a report.
 
-    Each fit runs in a process of its own. Whatever is finished is kept: after Ctrl-C or a crash the same command goes
-    on with the rest. A system whose library is missing says how to get it, and the others go on.
+    Each fit runs in a separate process. Finished fits are kept: after Ctrl-C or a crash the same command continues with
+    the rest. A system whose library is missing is left out, with the way to install it.
     """
     if list_systems:
         _list(list(SYSTEMS.values()), as_json=as_json)

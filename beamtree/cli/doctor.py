@@ -1,4 +1,4 @@
-"""beamtree doctor: versions, threads, CPU features, which kernels were chosen and which fast paths are active."""
+"""beamtree doctor: versions, threads, CPU features, the kernels and fast paths in use."""
 
 import os
 import platform

@@ -85,7 +85,7 @@ def evaluate(
 
 
 def _hint_at_repeats(model: DeepTreeRetriever) -> None:
-    """Say that people repeat, where they do: what may be recommended then decides much of what is hit."""
+    """Point out frequent repeats: whether seen items are recommended then decides much of the accuracy."""
     facts = model.recommender.artefact.training.get("log")
     profile = None if facts is None else LogProfile.recorded(facts)
     if profile is not None and profile.people_repeat:

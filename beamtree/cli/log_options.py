@@ -60,7 +60,7 @@ class LogOptions(OptionGroup):
         return {**without, **{name: value for name, value in given.items() if value not in (None, {})}}
 
     def over(self, remembered: LogSettings) -> LogSettings:
-        """What a model remembers of its log, changed for another log: what is given wins, columns one by one."""
+        """The model's reading settings, overridden by the given options, column by column."""
         given, kept = self.settings(), remembered.model_dump()
         columns, keep = dict(kept["columns"]), dict(kept["keep"])
         if given.get("columns", {}).get(TIMESTAMP) == ROW_ORDER:
@@ -89,7 +89,7 @@ class LogOptions(OptionGroup):
     def read(
         self, source: str, remembered: LogSettings, *, tell: Callable[[list[str]], None] = _list_among_messages
     ) -> InteractionLog:
-        """Read a log for a model and tell what was read."""
+        """Read a log for a model and report what was read."""
         log = read_log(source, self.over(remembered), rejects_file=self.rejects)
         tell(log.report.lines())
         return log

@@ -1,4 +1,4 @@
-"""Options that belong together, as one parameter of a command: a dataclass whose fields are the options."""
+"""Groups of options as one parameter of a command: a dataclass whose fields are the options."""
 
 import inspect
 from collections.abc import Callable

@@ -40,20 +40,21 @@ JobsOption = Annotated[int, typer.Option(min=1, help="Parallel fits. Times are o
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions(OptionGroup):
-    """What is known of who asks, and of the context."""
+    """Features of the user and of the context."""
 
     user_table: Annotated[
-        str | None, typer.Option(help="What is known of the users of the log: the table that was fitted with.")
+        str | None, typer.Option(help="User table for the users of the log, with the columns of the fit.")
     ] = None
     user_feature: Annotated[
-        list[str] | None, typer.Option(help="What is known of the person: city=Oslo, a column of the user table.")
+        list[str] | None,
+        typer.Option(help="Feature of the user: city=Oslo, a column of the user table. Repeat as needed."),
     ] = None
     context: Annotated[
         list[str] | None, typer.Option(help="In which context: device=phone, a context column of the log.")
     ] = None
 
     def check_person(self, history: str | None) -> None:
-        """InputError for features of a person where there is none."""
+        """InputError for user features without a single user."""
         if history is None and self.user_feature:
             raise InputError(
                 "--user-feature is about one person: give --history, or --user-table for the users of a log."
@@ -77,7 +78,7 @@ class RequestOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Where to compute, beside this machine."""
+    """The cluster to compute on, if any."""
 
     cluster: Annotated[
         str | None,
@@ -91,7 +92,7 @@ class ClusterOptions(OptionGroup):
     worker_threads: Annotated[int | None, typer.Option(min=1, help="CPUs per worker; default 1.")] = None
 
     def chosen(self) -> Cluster | None:
-        """The cluster that they ask for; InputError where it lacks Ray, or the options lack a cluster."""
+        """The requested cluster; InputError without Ray, or without --cluster."""
         if self.cluster is None:
             if self.given():
                 raise InputError(
@@ -103,7 +104,7 @@ class ClusterOptions(OptionGroup):
 
 
 def parse_cutoffs(text: str | None) -> tuple[int, ...]:
-    """What --cutoffs asks for; InputError where that is no list of positive integers."""
+    """The list of --cutoffs; InputError unless it is one of positive integers."""
     if text is None:
         return CUTOFFS
     try:
@@ -124,6 +125,6 @@ def parse_pairs(texts: Sequence[str] | None, *, option: str, form: str) -> dict[
 
 
 def estimators_beside(model: Path) -> Path:
-    """Where the estimators of a model folder are kept unless told otherwise."""
+    """The default folder for the estimators of a model folder."""
     folder = model.absolute()
     return folder.parent / f"{folder.name}.estimator"

@@ -33,7 +33,7 @@ def check_out(out: Path | None) -> None:
 
 
 def check_place_of(file: Path) -> None:
-    """InputError, before any work, where a file cannot stand: a folder has its name, or a file that of its folder."""
+    """InputError, before any work, if a file cannot be written: its path is a folder, or its parent is a file."""
     if file.is_dir():
         raise InputError(f"{file} is a folder; --out takes a file.")
     nearest = next(folder for folder in file.absolute().parents if folder.exists())

@@ -87,8 +87,8 @@ def recommend(
 ) -> None:
     """Recommend items for one history, or for the users of a log.
 
-    With --cluster for all users of a log, however many: --out is a folder then, with a Parquet file for each shard of
-    the users. The same command again goes on where it was stopped.
+    With --cluster, for all users of a log: --out is then a folder with one Parquet file per shard of the users. The
+    same command resumes an interrupted run.
     """
     cluster = machines.chosen()
     if cluster is None:

@@ -44,7 +44,7 @@ Catalogue = Callable[[], "Mapping[str, Experiment]"]
 
 
 def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., None]:
-    """The command for a catalogue of experiments, which is asked for when it is needed."""
+    """The command for a catalogue of experiments, which is loaded when it is needed."""
 
     @takes_option_groups
     def reproduce(
@@ -52,7 +52,7 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
         *,
         data: DataOption = None,
         items: ItemsOption = None,
-        paper: Annotated[bool, typer.Option("--paper", help="Show the published figures beside ours.")] = False,
+        paper: Annotated[bool, typer.Option("--paper", help="Show the published figures too.")] = False,
         systems: Annotated[str | None, typer.Option(help="Only these of its systems, separated by commas.")] = None,
         instances: InstancesOption = None,
         budget_minutes: BudgetOption = None,
@@ -71,8 +71,8 @@ def reproduce_command(catalogue: Catalogue, *, program: str) -> Callable[..., No
     ) -> None:
         """Repeat an experiment of the paper on a log, and write its table or figure.
 
-        Every fit, and every point of a learning curve, is kept as it comes: after Ctrl-C or a crash the same command
-        goes on. Experiments that look at the same fits share them in the same --out.
+        Fits and learning curves are saved as they come: after Ctrl-C or a crash the same command continues. Experiments
+        on the same fits share them in the same --out.
         """
         from beamtree.compare.report import About
 

@@ -31,8 +31,8 @@ def score(
 ) -> None:
     """Score given items: pairs of a user of a log and an item, or items for one history.
 
-    A pair has no score where the model does not know the item, or neither an item of the history nor a feature of who
-    asks.
+    A pair has no score if the model does not know the item, or neither an item of the history nor a feature of the
+    user.
     """
     check_out(out)
     for_pairs, for_history = (pairs is not None, log is not None), (history is not None, item is not None)
@@ -61,7 +61,7 @@ def score(
     if missing:
         say(
             f"{missing:,} of {len(scored):,} pairs have no score: the model does not know the item, or neither an item "
-            "of the history nor a feature of who asks."
+            "of the history nor a feature of the user."
         )
     if out is not None:
         write_tables([scored], out)

@@ -17,7 +17,7 @@ from beamtree.training.exclusive import claimed_folder
 
 @contextmanager
 def results_folder(out: Path) -> Iterator[None]:
-    """Inside, the folder is there and ours alone; InputError with the remedy where it cannot be written to."""
+    """Create and lock the folder of results; InputError with the remedy if it cannot be written to."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         with claimed_folder(out, otherwise="give another --out"):

@@ -94,9 +94,9 @@ def update(
 ) -> None:
     """Continue training on new rows of the log; add or remove items without training.
 
-    With --log the model learns on, in a fraction of the time of a fit, and replaces the one in use only if it does not
-    do worse on the newest interactions. Without it new items are placed by what is known of them. The folder changes as
-    a whole, so that a server that watches it goes on answering, and does not change where anything is wrong.
+    With --log, training continues on the new rows, in a fraction of the time of a fit, and the result replaces the
+    model only if it is no less accurate on the newest interactions. Without --log, new items are placed by their
+    features. The folder is replaced atomically, so that a server can watch it, and is unchanged after an error.
     """
     wanted.check(reading)
     target = model if out is None else out

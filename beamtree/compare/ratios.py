@@ -86,7 +86,7 @@ def _holds(found: Interval | None) -> str:
 
 
 def _seeds_ahead(better: Row, worse: Row) -> str:
-    """Of the seeds that both have, in how many the first one is ahead."""
+    """The number of shared seeds for which the first one is ahead."""
     first, second = ({result["seed"]: result["metrics"][METRIC] for result in row.results} for row in (better, worse))
     shared = sorted(first.keys() & second.keys())
     return f"{sum(first[seed] > second[seed] for seed in shared)} of {len(shared)}"

@@ -37,7 +37,7 @@ class Progress:
 
 
 Show = Callable[[Sequence[Progress]], None]
-"""Told how far all tasks are, several times a second."""
+"""Called with the progress of all tasks, several times a second."""
 
 
 @dataclass(eq=False)

@@ -92,7 +92,7 @@ def summarise(results: Sequence[Result]) -> Summary:
 
 
 def name_of(result: Result) -> str:
-    """What a result is called in tables: its system, or the label of a variant of it."""
+    """The display name of a result: its system, or the label of its variant."""
     return str(result.get("label", result["system"]))
 
 

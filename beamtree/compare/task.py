@@ -66,12 +66,12 @@ class Task:
 
     @property
     def title(self) -> str:
-        """What it is called in tables."""
+        """Its display name."""
         return self.system if self.label is None else self.label
 
     @property
     def key(self) -> str:
-        """What has to be the same for a result to be used again."""
+        """A hash of everything that a result depends on."""
         return hashlib.sha256(self.text().encode()).hexdigest()[:16]
 
     def text(self) -> str:

@@ -34,7 +34,7 @@ SAID_EVERY = 0.5
 INTERRUPTED = 130
 
 
-class Saying:
+class ProgressReport:
     """Reports the progress of a fit: by instances over all rounds, if these alone limit it."""
 
     def __init__(self, task: Task, *, learned: int) -> None:
@@ -43,7 +43,7 @@ class Saying:
         self._said = 0.0
 
     def __call__(self, event: "Event") -> None:
-        """Hear of an event."""
+        """Report the progress of an event."""
         from beamtree.training.events import ESTIMATOR, StepDone
 
         if not isinstance(event, StepDone):
@@ -74,11 +74,11 @@ def run(task: Task, directory: Path) -> dict[str, Any]:
     system: System = import_module(task.systems_module).SYSTEMS[task.system].changed(task.changes)
     spent = Spent(directory / WORK / f"{task.name}-spent.json", task)
     curve = CurveFile(curve_path(directory, task), task, seconds=lambda: spent.seconds)
-    saying = Saying(task, learned=curve.instances)
+    report_progress = ProgressReport(task, learned=curve.instances)
 
     def listen(event: "Event") -> None:
         spent(event)
-        saying(event)
+        report_progress(event)
 
     with stop_requests() as should_stop:
         budget = Budget(

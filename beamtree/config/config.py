@@ -57,12 +57,12 @@ class Config(Section):
 
     @property
     def split_seed(self) -> int:
-        """The seed that decides who is held out, and the order of tied rows that are shuffled."""
+        """The seed of the held-out users, and of the shuffling of tied rows."""
         return self.training.seed if self.data.split_seed is None else self.data.split_seed
 
     @property
     def encoder_history(self) -> int:
-        """How many of the latest items the encoder reads; SettingsError where neither setting nor log decided yet."""
+        """Number of latest items that the encoder reads; SettingsError before a setting or a log has decided it."""
         length = self.decided.history_length if self.model.history_length is None else self.model.history_length
         return decided(length, name="model.history_length", kind="a number of items")
 
@@ -106,7 +106,7 @@ class Config(Section):
 
     @classmethod
     def resolve(cls, raw: Mapping[str, Any], *, refuse_contradictions: bool = True) -> Self:
-        """Check every section, then what they say together; one SettingsError lists all that is wrong."""
+        """Check every section, then their combination; one SettingsError lists all faults."""
         faults: list[str] = []
         sections: dict[str, Section] = {}
         for name, values in raw.items():

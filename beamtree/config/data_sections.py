@@ -55,17 +55,17 @@ class LogSettings(Section):
 
     @property
     def item_features(self) -> dict[str, FeatureKind]:
-        """Column of the item table -> what it is as a feature, where that is not inferred."""
+        """Column of the item table -> its kind of feature, unless inferred."""
         return _without(ITEMS, self.features)
 
     @property
     def user_features(self) -> dict[str, FeatureKind]:
-        """Column of the user table -> what it is as a feature, where that is not inferred."""
+        """Column of the user table -> its kind of feature, unless inferred."""
         return _without(USERS, self.features)
 
     @property
     def context_features(self) -> dict[str, FeatureKind]:
-        """Column of the log that says in which context somebody acts -> what it is as a feature."""
+        """Context column of the log -> its kind of feature."""
         return _without(CONTEXT, self.features)
 
     @property
@@ -170,17 +170,17 @@ class DataSettings(Section):
 
     @property
     def validation_share(self) -> float:
-        """Share of the users (by time: of the interactions) to choose by."""
+        """Validation share of the users (by time: of the interactions)."""
         return self.held_out_shares[0]
 
     @property
     def test_share(self) -> float:
-        """Share of the users (by time: of the interactions) to report on."""
+        """Test share of the users (by time: of the interactions)."""
         return self.held_out_shares[1]
 
     @property
     def decided_min_held_out(self) -> int:
-        """What a fit decided, or was told; SettingsError where nobody has decided yet."""
+        """As set, or as decided by the log; SettingsError before that."""
         return decided(self.min_held_out, name="data.min_held_out", kind="a number of interactions")
 
     def contradictions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every section of the settings is: frozen, strict about its names, and able to say what contradicts itself."""
+"""The base of all sections of settings: frozen, strict about names, checked for contradictions."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar

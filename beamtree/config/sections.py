@@ -60,7 +60,7 @@ class ModelSettings(Section):
         (64, 32, 16), min_length=1, max_length=16, description="attention: widths of the hidden layers"
     )
     attention_levels: int | None = Field(
-        None, ge=1, description="attention: only the last so many levels, 1: the leaves"
+        None, ge=1, description="attention: only this number of last levels, 1: the leaves"
     )
     network: Network = Field(NetworkSpec(), description="attention: default, published, or fields such as dropout")
 
@@ -72,7 +72,7 @@ class ModelSettings(Section):
 
     @property
     def attention_history(self) -> int:
-        """How many of the latest items the attention network reads."""
+        """Number of latest items that the attention network reads."""
         return sum(self.windows)
 
     def contradictions(self) -> list[str]:
@@ -110,7 +110,7 @@ class ModelSettings(Section):
 
 
 class TrainingSettings(Section):
-    """How the attention network is learned; targets, seed and device are the encoder's too."""
+    """Training of the attention network; targets, seed and device apply to the encoder too."""
 
     method: Literal["dtr-u", "dtr-t", "dtr-t-rl"] = Field(
         "dtr-t", description="negatives: uniform; down the tree; with rectified labels too"
@@ -134,12 +134,12 @@ class TrainingSettings(Section):
 
     @property
     def asks_estimator(self) -> bool:
-        """Whether an estimator rectifies the labels."""
+        """Whether labels are rectified by an estimator."""
         return self.method == "dtr-t-rl"
 
 
 class EstimatorSettings(Section):
-    """The sequence encoder: the tower of the score, and what tells rectified labels the likeliest item below a node."""
+    """The sequence encoder of the tower, and the estimator of rectified labels."""
 
     encoder: EncoderKind = Field("gru", description="gru (GRU4Rec), or self-attention (SASRec)")
     width: int = Field(64, ge=1, le=1024, description="size of an item's embedding")
@@ -160,7 +160,7 @@ class EstimatorSettings(Section):
         return 1 if self.width % 2 else 2
 
     def negatives_of(self, num_items: int) -> int | None:
-        """How many negatives are drawn per step from a catalogue of so many items; None: all items are scored."""
+        """Negatives per step for a catalogue of this size; None: all items are scored."""
         asked = self.recipe.negatives
         if asked == "all" or (asked == "auto" and num_items <= MAX_ITEMS_SCORED):
             return None
@@ -182,7 +182,7 @@ class RetrievalSettings(Section):
 
     @property
     def excludes_seen(self) -> bool:
-        """What a fit decided, or was told; SettingsError where nobody has decided yet."""
+        """As set, or as decided by the log; SettingsError before that."""
         return decided(self.exclude_seen, name="retrieval.exclude_seen", kind="true or false")
 
 

@@ -101,7 +101,7 @@ PUBLISHED_ENCODER = EncoderRecipe(
 
 
 def _named(value: Any, specs: Mapping[str, Spec]) -> Any:
-    """The object that a name stands for; whatever is no name is left to be checked."""
+    """The spec of a name; other values are validated later."""
     if not isinstance(value, str):
         return value
     if value not in specs:
@@ -132,7 +132,7 @@ def stretched(windows: tuple[int, ...], length: int) -> tuple[int, ...]:
 
 
 def shown(value: Any) -> Any:
-    """A value for people: a spec by its name, or by the fields that differ from the default."""
+    """A value as displayed: a spec by its name, or by the fields that differ from the default."""
     if not isinstance(value, Spec):
         return value
     for specs in (NETWORKS, SCHEDULES, ENCODER_RECIPES):

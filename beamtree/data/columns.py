@@ -104,7 +104,7 @@ def require_event_columns(names: Iterable[str], *, present: Iterable[str], file:
 
 
 def _guess(ours: str, theirs: str, free: Sequence[str]) -> str | None:
-    """The free column that is likeliest meant: our own name, a word that people use for it, or a similar spelling."""
+    """The most likely column: our name for it, a common synonym, or a similar spelling."""
     if ours in free:
         return ours
     for alias in (theirs.lower(), *_ALIASES.get(ours, ())):

@@ -7,7 +7,7 @@ from beamtree.data.split import Spans
 from beamtree.types import Float32Array
 
 ROUNDING = 1e-6
-"""What is smaller than the largest by this factor cannot be told from zero in single precision."""
+"""Singular values below this share of the largest are zero in single precision."""
 
 
 def cooccurrence_vectors(

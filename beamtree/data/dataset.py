@@ -138,7 +138,7 @@ def prepare_dataset(
     Sorting is stable: rows of the same time keep the order of the file.
     catalogue="log": the items that the kept users touched; "items": those and all of the item table.
     items: a table as `read_items` returns it; items of the log that it lacks get null metadata.
-    half_life_days: an interaction counts half as much as one so many days later; the newest one counts in full.
+    half_life_days: the weight of an interaction halves with every such number of days before the newest one.
     users: a table as `read_users` returns it; users of the log that it lacks have null in its columns.
     DataError where no user is long enough, where the catalogue has a single item, or where the item table repeats ids.
     """

@@ -33,7 +33,7 @@ class LogDescription:
     """All figures about one log.
 
     profile: of the whole log; kept: of what remains when users with fewer than `min_interactions` are dropped, None
-    where nobody has so many.
+    without such users.
     length_quantiles: share of users -> history length; length_bins: one per power of two.
     popularity_curve: share of the items, most popular first -> share of all interactions that they receive.
     first_time, last_time: on the log's own scale; first_date, last_date: ISO, or None where times are no dates.

@@ -10,7 +10,7 @@ from beamtree.data.columns import EVENT_TYPE, WEIGHT
 from beamtree.errors import DataError, SettingsError
 
 EVENT_KINDS = "a text or an integer that names a type of event"
-MOST_LISTED = 20
+MAX_LISTED = 20
 """Event types that a message lists at most."""
 
 
@@ -110,10 +110,10 @@ def parse_events(column: pl.Series) -> pl.Series:
 
 
 def _listed(names: Collection[str]) -> str:
-    shown = ", ".join(repr(name) for name in list(names)[:MOST_LISTED])
-    return f"{shown}, ..." if len(names) > MOST_LISTED else shown
+    shown = ", ".join(repr(name) for name in list(names)[:MAX_LISTED])
+    return f"{shown}, ..." if len(names) > MAX_LISTED else shown
 
 
 def _counted(found: Mapping[str, int]) -> str:
-    shown = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in list(found.items())[:MOST_LISTED])
-    return f"{shown}, ..." if len(found) > MOST_LISTED else shown
+    shown = ", ".join(f"{name!r} ({rows:,} rows)" for name, rows in list(found.items())[:MAX_LISTED])
+    return f"{shown}, ..." if len(found) > MAX_LISTED else shown

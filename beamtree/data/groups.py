@@ -20,7 +20,7 @@ def find_long_users(sequences: Sequences, *, min_held_out: int) -> Int32Array:
 
 
 def users_with_targets(users: Int32Array, sequences: Sequences, *, starts: Int64Array, ends: Int64Array) -> Int32Array:
-    """Those of some users who have a target in their span, of (users,); all where everything may be a target."""
+    """The given users (n,) with a target in their span; all of them if every interaction may be a target."""
     if sequences.target_places is None:
         return users
     return users[sequences.count_targets(starts, ends)[users] > 0]
@@ -31,7 +31,7 @@ def last_two_targets(
 ) -> tuple[Int32Array, Int64Array, Int64Array]:
     """Where the last two targets of some users are, both (users,); and those users who have two, and a history.
 
-    DataError where nobody has.
+    DataError if there are none.
     """
     start, end = sequences.offsets[:-1], sequences.offsets[1:]
     places = sequences.target_places
@@ -49,8 +49,8 @@ def last_two_targets(
 
 
 def describe_users(num_learned: int, num_long: int, *, min_held_out: int) -> str:
-    """How many users are learned from and how many could be held out: the beginning of a sentence on those who are."""
-    return f"{num_learned:,} users are learned from; of {num_long:,} with at least {min_held_out} interactions"
+    """The numbers of training users and of eligible users: the first half of a sentence on the held-out ones."""
+    return f"{num_learned:,} users are trained on; of {num_long:,} with at least {min_held_out} interactions"
 
 
 def group_sizes(
@@ -58,7 +58,7 @@ def group_sizes(
 ) -> tuple[int, int]:
     """Users per held-out group: the rounded share of the long ones, at least one where the share is above zero.
 
-    DataError where there are too few long users, or where nobody would be left.
+    DataError where there are too few long users, or none would be left to train on.
     """
     sizes = [at_least_one(num_long, share=share) for share in (validation_share, test_share)]
     if sum(sizes) >= num_users:

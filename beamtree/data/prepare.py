@@ -2,7 +2,7 @@
 
 Which users are long enough to be held out, whether seen items may be recommended, how much of a history is read,
 whether tied rows are shuffled: all follow from the log, once, before anything is split or learned, unless a setting
-says otherwise, and what a model records says what was decided.
+overrides it, and a model records the decisions.
 """
 
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from beamtree.config import Config
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.features import FeatureSchema
 from beamtree.data.interactions import InteractionLog
-from beamtree.data.profile import FEWEST_LONG_USERS, LONG_HISTORY, LogProfile, measure_log
+from beamtree.data.profile import LONG_HISTORY, MIN_LONG_USERS, LogProfile, measure_log
 from beamtree.data.request_features import RequestFeatures
 from beamtree.data.ties import settle_ties
 
-SHORTEST_READ: Final = 10
-LONGEST_READ: Final = 40
-"""How many items of a history an encoder reads, at least and at most, unless it is told."""
+MIN_DEFAULT_HISTORY: Final = 10
+MAX_DEFAULT_HISTORY: Final = 40
+"""The lowest and the highest default for the number of items of a history that an encoder reads."""
 
 WORTH_A_SENTENCE: Final = 0.001
 """Ties below this share of the rows are not spoken of."""
@@ -101,7 +101,7 @@ def decide(config: Config, profile: LogProfile) -> Config:
 
 def _history_length(profile: LogProfile) -> int:
     """The number of latest items that an encoder reads: the history length of nearly all users, within bounds."""
-    return min(max(profile.usual_history, SHORTEST_READ), LONGEST_READ)
+    return min(max(profile.usual_history, MIN_DEFAULT_HISTORY), MAX_DEFAULT_HISTORY)
 
 
 def explain_decisions(profile: LogProfile, *, config: Config) -> list[str]:
@@ -143,7 +143,7 @@ def _explain_held_out(profile: LogProfile, *, config: Config) -> list[str]:
         return [f"only users with at least {asked} interactions can be held out, as data.min_held_out={asked} asks"]
     long_users = f"{profile.long_users:,} of {profile.users:,} users have at least {profile.long_history} interactions"
     if profile.long_history < LONG_HISTORY:
-        long_users = f"fewer than {FEWEST_LONG_USERS} users have {LONG_HISTORY} interactions, {long_users}"
+        long_users = f"fewer than {MIN_LONG_USERS} users have {LONG_HISTORY} interactions, {long_users}"
     return [f"{long_users}: only they can be held out, all are learned from; data.min_held_out=N overrules"]
 
 

@@ -12,7 +12,7 @@ from beamtree.data.sequences import Sequences
 from beamtree.types import AnyArray, Int64Array
 
 MANY_REPEATS: Final = 0.1
-"""From this share on people are taken to repeat: leaving seen items out would put one label in ten out of reach.
+"""From this share of repeats on, seen items may be recommended: excluding them would exclude one label in ten.
 
 Film and book ratings and the review logs of shops have none, news clicks 2 %, groceries 41 %.
 """
@@ -20,13 +20,13 @@ Film and book ratings and the review logs of shops have none, news clicks 2 %, g
 SORTED_PAIRS: Final = 0.9
 """Tied neighbours count as sorted by item from this share on; half of them rise in any order that ignores the items."""
 
-FEWEST_TIED_PAIRS: Final = 20
+MIN_TIED_PAIRS: Final = 20
 """Fewer pairs say nothing: of 20 in a random order, 18 rise or fall together once in 2,500 logs."""
 
 LONG_HISTORY: Final = 15
-"""Users with so many interactions are worth a question: seven of them are shown, eight are to be guessed."""
+"""Users with this number of interactions can be held out: seven are input, eight are labels."""
 
-FEWEST_LONG_USERS: Final = 100
+MIN_LONG_USERS: Final = 100
 """Shorter histories count as long where fewer users have a long one: of 100 users, 10 validate and 10 test."""
 
 USUAL: Final = 0.95
@@ -44,8 +44,8 @@ class LogProfile:
     is more; 0 without pairs.
     has_dates: whether times are moments, and not numbers that only put the interactions in order.
     long_history: interactions from which on a history counts as long: 15, or those of the user with the 100th longest
-    history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: how many
-    have so many. usual_history: interactions that 95 % of the users do not exceed.
+    history where fewer than 100 have 15 (of the shortest, where there are fewer than 100 users); long_users: the
+    number of users with such a history. usual_history: interactions that 95 % of the users do not exceed.
     """
 
     users: int
@@ -77,7 +77,7 @@ class LogProfile:
     @property
     def ties_are_sorted(self) -> bool:
         """Whether tied rows are sorted by item id, which leaks the next item."""
-        return self.tied_pairs >= FEWEST_TIED_PAIRS and self.sorted_share >= SORTED_PAIRS
+        return self.tied_pairs >= MIN_TIED_PAIRS and self.sorted_share >= SORTED_PAIRS
 
     def lines(self) -> list[str]:
         """The profile as sentences to print or to log."""
@@ -139,6 +139,6 @@ def _repeat_share(sequences: Sequences, *, num_items: int, distinct: int) -> flo
 
 
 def _long_history(lengths: Int64Array) -> int:
-    """LONG_HISTORY, or less where fewer than FEWEST_LONG_USERS reach it; lengths: (users,), at least one."""
-    place = max(0, len(lengths) - FEWEST_LONG_USERS)
+    """LONG_HISTORY, or less where fewer than MIN_LONG_USERS reach it; lengths: (users,), at least one."""
+    place = max(0, len(lengths) - MIN_LONG_USERS)
     return min(LONG_HISTORY, int(np.partition(lengths, place)[place]))

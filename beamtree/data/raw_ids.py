@@ -5,15 +5,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.data.vocabulary import Id, Vocabulary
 from beamtree.errors import IdTypeError, InputError
-from beamtree.types import NOTHING, Int32Array, Int64Array
+from beamtree.types import NOTHING, Int32Array, Int64Array, IntArray
 
 Ids = Iterable[Id]
-"""Raw ids as people hold them: a list, a NumPy array, or a column of Polars, pandas or Arrow."""
+"""Raw ids as given by callers: a list, a NumPy array, or a column of Polars, pandas or Arrow."""
 
 IdList = Sequence[Any] | Int64Array
 """Raw ids as they are looked up: a list, or an array where they are integers anyway."""
@@ -89,7 +88,7 @@ class RawIds:
         dense = self.encode(ids)
         return dense[dense >= 0]
 
-    def decode(self, dense: npt.NDArray[np.integer]) -> list[Id]:
+    def decode(self, dense: IntArray) -> list[Id]:
         """Raw ids of dense ids, none of which is -1."""
         if self.holds_integers:
             found: list[Id] = self._integers[dense].tolist()

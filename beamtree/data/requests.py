@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.features import Features
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans
 from beamtree.errors import InputError
-from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, AnyArray, BoolArray, Int32Array, Int64Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Histories:
         """The same histories one after another, in an array of their own."""
         return Sequences(*flatten_spans(self.items, starts=self.starts, ends=self.ends))
 
-    def take(self, rows: npt.NDArray[np.integer] | slice) -> "Histories":
+    def take(self, rows: IntArray | slice) -> "Histories":
         """Some of the histories, in the given order."""
         return Histories(self.items, self.starts[rows], self.ends[rows])
 
@@ -75,9 +74,8 @@ class Requests:
     """Many requests at once.
 
     excluded: items that each request must not get, None = nothing; allowed: (items,), what any of them may get, None =
-    everything; users: int32 (n,), the dense user who asks, -1 = unknown; times: (n,), when. Users and times are None
-    where nobody knows them. user_features, context: n rows, what a model reads of who asks and in which context; None
-    where it reads nothing.
+    everything; users: int32 (n,), dense, -1 = unknown; times: (n,). Users and times are None if they are not
+    known. user_features, context: n rows, the features of users and contexts; None if the model reads none.
     """
 
     histories: Histories

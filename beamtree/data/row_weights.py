@@ -14,7 +14,7 @@ from beamtree.types import AnyArray, Float32Array, Float64Array
 
 SECONDS_PER_DAY: Final = 86_400.0
 SMALLEST: Final = np.float32(1e-30)
-"""What an old row counts at least: too little to be noticed, and enough to tell it from a row that is no target."""
+"""The lowest weight of an old row: negligible, but not 0, which marks rows that are no targets."""
 
 
 def time_decay(times: AnyArray, *, newest: float, half_life_days: float) -> Float64Array:
@@ -42,5 +42,5 @@ def decayed(weights: Float32Array | None, decay: Float64Array) -> Float32Array:
 
 
 def none_if_equal(weights: Float32Array | None) -> Float32Array | None:
-    """None where all weights are 1, so that a log is the same whether it says so or not."""
+    """None if all weights are 1, so that explicit weights of 1 do not change the log."""
     return None if weights is None or bool((weights == 1.0).all()) else weights

@@ -93,13 +93,13 @@ def flatten_spans(
     starts: Int64Array,
     ends: Int64Array,
 ) -> tuple[Int32Array, Int64Array]:
-    """The items of all spans one after another, and offsets (n + 1,) that tell them apart."""
+    """The concatenated items of all spans, and their offsets (n + 1,)."""
     places, offsets = span_places(starts, ends)
     return np.asarray(items[places], dtype=np.int32), offsets
 
 
 def span_places(starts: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The places start .. end - 1 of all spans one after another, and offsets (n + 1,) that tell them apart."""
+    """The concatenated positions start .. end - 1 of all spans, and their offsets (n + 1,)."""
     lengths = ends - starts
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -107,7 +107,7 @@ def span_places(starts: Int64Array, ends: Int64Array) -> tuple[Int64Array, Int64
 
 
 def flatten_targets(sequences: Sequences, *, starts: Int64Array, ends: Int64Array) -> tuple[Int32Array, Int64Array]:
-    """The items of all spans that may be targets, one after another, and offsets (n + 1,) that tell them apart."""
+    """The concatenated possible targets of all spans, and their offsets (n + 1,)."""
     places = sequences.target_places
     if places is None:
         return flatten_spans(sequences.items, starts=starts, ends=ends)

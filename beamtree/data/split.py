@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.data.dataset import Dataset
 from beamtree.data.groups import (
@@ -23,14 +22,14 @@ from beamtree.data.groups import (
 )
 from beamtree.data.sequences import Sequences, cut_histories, flatten_spans, flatten_targets
 from beamtree.errors import DataError, SettingsError
-from beamtree.types import BoolArray, Int32Array, Int64Array
+from beamtree.types import BoolArray, Int32Array, Int64Array, IntArray
 
 Protocol = Literal["clean", "paper"]
 
 CLEAN_FIRST_TARGET: Final = 1
 PAPER_FIRST_TARGET: Final = 14
 PAPER_SHORTEST_HISTORY: Final = 15
-SHORTEST_WITH_TWO_LABELS: Final = 3
+MIN_LENGTH_FOR_TWO_LABELS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +88,7 @@ class HeldOut:
         """All items of each history, however long, flat, and offsets (n + 1,)."""
         return flatten_spans(sequences.items, starts=self.history_start, ends=self.history_end)
 
-    def take(self, index: npt.NDArray[np.integer] | BoolArray | slice) -> "HeldOut":
+    def take(self, index: IntArray | BoolArray | slice) -> "HeldOut":
         """The rows that an index array, a mask or a slice picks."""
         return HeldOut(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
@@ -192,7 +191,7 @@ def split_leave_last_out(sequences: Sequences, *, seed: int, min_held_out: int =
     Where only some interactions may be targets, the last two of these are held out, with all that came after them.
     DataError where no user is long enough.
     """
-    min_held_out = max(min_held_out, SHORTEST_WITH_TWO_LABELS)
+    min_held_out = max(min_held_out, MIN_LENGTH_FOR_TWO_LABELS)
     long_users, before_last, last = last_two_targets(
         sequences, find_long_users(sequences, min_held_out=min_held_out), min_held_out=min_held_out
     )

@@ -1,7 +1,7 @@
 """Raw ids and dense ids: the only place where one becomes the other.
 
 A raw id is the id in the log (an integer or a text). A dense id is a row number, 0 .. n-1, int32 in arrays.
--1 stands for an id that is not in the vocabulary.
+-1 is the dense id of everything outside the vocabulary.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from beamtree.errors import DataError, UnknownIdsError
-from beamtree.types import Int32Array
+from beamtree.types import NOTHING, AnyArray, Int32Array, IntArray
 
 Id = int | str
 
@@ -52,7 +51,7 @@ class Vocabulary:
         """Whether the raw ids are integers; they are texts otherwise."""
         return self.ids.dtype == pl.Int64
 
-    def encode(self, values: Sequence[Id | None] | pl.Series | npt.NDArray[np.generic]) -> Int32Array:
+    def encode(self, values: Sequence[Id | None] | pl.Series | AnyArray) -> Int32Array:
         """Dense ids of raw ids, shape (n,); -1 where the id is unknown or null.
 
         Values of the other kind (texts for an integer vocabulary, or the reverse) raise DataError: they would
@@ -65,7 +64,7 @@ class Vocabulary:
         joined = pl.DataFrame({"id": raw}).join(table, on="id", how="left", maintain_order="left")
         return joined["dense"].cast(pl.Int32).fill_null(-1).to_numpy()
 
-    def decode(self, dense: npt.NDArray[np.integer] | Sequence[int]) -> pl.Series:
+    def decode(self, dense: IntArray | Sequence[int]) -> pl.Series:
         """Raw ids of dense ids, in the type they came in; null where the dense id is -1.
 
         A dense id outside -1 .. n-1 raises DataError.
@@ -75,7 +74,7 @@ class Vocabulary:
         if outside.any():
             raise DataError(f"Dense ids go from 0 to {len(self) - 1}, got {positions[outside][0]}.")
         index = pl.Series(positions)
-        return self.ids.gather(index.set(index == -1, None))
+        return self.ids.gather(index.set(index == NOTHING, None))
 
     def parse(self, text: str) -> Id:
         """The raw id that a text from the command line means: an integer where the vocabulary holds integers."""
@@ -86,7 +85,7 @@ class Vocabulary:
         except ValueError:
             raise UnknownIdsError(f"The ids of this log are integers, got {text!r}: give an integer.") from None
 
-    def _as_raw(self, values: Sequence[Id | None] | pl.Series | npt.NDArray[np.generic]) -> pl.Series:
+    def _as_raw(self, values: Sequence[Id | None] | pl.Series | AnyArray) -> pl.Series:
         """The values as a Series of this vocabulary's own type."""
         try:
             raw = values if isinstance(values, pl.Series) else pl.Series("id", values)
@@ -113,6 +112,6 @@ class Vocabulary:
         wanted = raw.filter(known)
         place = in_order.search_sorted(wanted, side="left").clip(0, len(self) - 1)
         found = (in_order.gather(place) == wanted).to_numpy()
-        result = np.full(len(raw), -1, dtype=np.int32)
+        result = np.full(len(raw), NOTHING, dtype=np.int32)
         result[known.to_numpy()] = np.where(found, dense[place.to_numpy()], np.int32(-1))
         return result

@@ -1,1 +1,1 @@
-"""What a trained model does on the inside: measured on held-out users, written as one page."""
+"""Diagnostics of a trained model, measured on held-out users and written as one HTML page."""

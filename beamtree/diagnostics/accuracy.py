@@ -1,4 +1,4 @@
-"""How good the recommendations are beside those of simple baselines, with intervals."""
+"""Accuracy beside simple baselines, with confidence intervals."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.evaluation.intervals import difference
-from beamtree.types import Float64Array, Int64Array
+from beamtree.types import Float64Array, FloatArray, Int64Array
 
 
 @dataclass(frozen=True)
@@ -37,13 +36,13 @@ class Bounded:
         return self.low <= 0.0 <= self.high
 
 
-def average_over_users(values: npt.NDArray[np.floating]) -> Average:
+def average_over_users(values: FloatArray) -> Average:
     """The mean of one value per user (users,), one user or more."""
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
     return Average(mean=float(values.mean()), standard_error=error)
 
 
-def average_over_histories(values: npt.NDArray[np.floating], user_row: Int64Array) -> Average | None:
+def average_over_histories(values: FloatArray, user_row: Int64Array) -> Average | None:
     """The mean over users of values (histories,), each user's histories averaged first; NaN is left out.
 
     user_row: (histories,). None where no history has a value.

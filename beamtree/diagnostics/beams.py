@@ -23,10 +23,10 @@ BEAM_WIDTHS = (20, 50, 100, 150, 200, 300, 400)
 CUTOFF = 20
 USERS_AT_A_TIME = 64
 
-MOST_SCANNED_LEAVES = 2**23
+MAX_SCANNED_LEAVES = 2**23
 """Leaves that the exact scans score in all; on larger catalogues fewer users are scanned, but never fewer than ten."""
 
-FEWEST_SCANNED_USERS = 10
+MIN_SCANNED_USERS = 10
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def compare_beams(
     widths: Sequence[int] = BEAM_WIDTHS,
     advance: Callable[[int], None] = lambda _: None,
 ) -> BeamComparison:
-    """Search and scan for the same users under the model's own protocol; `advance` is told users * searches done."""
+    """Search and scan for the same users under the model's own protocol; `advance`: called with users * searches."""
     tree, config = artefact.tree, artefact.config
     scanned = users.take(slice(0, num_scanned_users(tree, users=len(users))))
     reachable = reachable_labels(scanned, dataset.sequences, config=config)
@@ -110,11 +110,11 @@ def compare_beams(
 
 def num_scanned_users(tree: ItemTree, *, users: int) -> int:
     """The number of users to scan for: all, unless the catalogue is so large that scanning takes too long."""
-    return min(users, max(FEWEST_SCANNED_USERS, MOST_SCANNED_LEAVES // tree.num_leaves))
+    return min(users, max(MIN_SCANNED_USERS, MAX_SCANNED_LEAVES // tree.num_leaves))
 
 
 def beam_widths(tree: ItemTree, *, widths: Sequence[int] = BEAM_WIDTHS) -> list[int]:
-    """The widths, none wider than the leaves, each once."""
+    """The widths to measure, none wider than the leaves, each once."""
     return sorted({min(width, tree.num_leaves) for width in widths})
 
 

@@ -1,4 +1,4 @@
-"""What each part of the score contributes: the whole score beside each part alone, and beside the score without it."""
+"""Contribution of each part of the score: the whole score beside each part alone and beside the score without it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ def measure_contributions(
 ) -> Contributions | None:
     """Search with every part, without every part and with all of them; None for a score of a single part.
 
-    Everything follows the model's own protocol and beam width. `advance` is told users * searches done.
+    Everything follows the model's own protocol and beam width. `advance` is called with finished users * searches.
     """
     parts = tuple(sorted(arrays_by_part(artefact.weights)))
     if len(parts) < 2:

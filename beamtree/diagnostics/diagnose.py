@@ -1,4 +1,4 @@
-"""From a saved model and its log to all diagnostics: here the measures meet."""
+"""From a saved model and its log to all diagnostics."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from beamtree.diagnostics.contributions import measure_contributions, num_contri
 from beamtree.diagnostics.estimators import NamedEstimator
 from beamtree.diagnostics.example_lists import take_examples
 from beamtree.diagnostics.exposure import measure_exposure
-from beamtree.diagnostics.held_out import AskedUsers, Group, ask_users
+from beamtree.diagnostics.held_out import Group, SampledUsers, sample_held_out
 from beamtree.diagnostics.label_changes import LabelChanges, measure_label_changes
 from beamtree.diagnostics.latency import Clock, latency_widths, measure_latency
 from beamtree.diagnostics.levels import LevelMeasures, LevelPlan, measure_levels
@@ -34,7 +34,7 @@ from beamtree.retrieval.scorers import arrays_by_part
 from beamtree.training.strategies import Strategies
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being measured, how much of it is done, and how much there is."""
+"""Called with the current stage, the finished steps and their total."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Examined:
     artefact: Artefact
     dataset: Dataset
     split: Split
-    asked: AskedUsers
+    asked: SampledUsers
     seed: int
 
     @property
@@ -72,15 +72,16 @@ def examine(
 ) -> Examined:
     """Recover the model's held-out users from its log; user_table: the one that it was fitted with.
 
-    DataError where the log is another one, because its held-out users may be ones that training saw, or where nobody
-    is held out.
+    DataError for another log, whose held-out users may have been trained on, and if no users are held out.
     """
     artefact = model.recommender.artefact
     dataset = model.prepare(interactions, users=user_table)
     if dataset.fingerprint != artefact.data_fingerprint:
         raise DataError(_difference(artefact, dataset))
     split = split_dataset(dataset, config=artefact.config)
-    return Examined(artefact, dataset, split, ask_users(dataset, split, group=group, count=users, seed=seed), seed)
+    return Examined(
+        artefact, dataset, split, sample_held_out(dataset, split, group=group, count=users, seed=seed), seed
+    )
 
 
 def diagnose(
@@ -168,7 +169,7 @@ def _measure_histories(examined: Examined, plan: LevelPlan, *, progress: Progres
     return measures
 
 
-def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan, asked: AskedUsers) -> LevelReport:
+def _level_report(level: int, measures: list[LevelMeasures], *, plan: LevelPlan, asked: SampledUsers) -> LevelReport:
     def share(name: str) -> Average | None:
         values = np.array([getattr(measure, name)[level - 1] for measure in measures])
         return average_over_histories(values, asked.user_row)
@@ -223,7 +224,7 @@ def _subject(examined: Examined, plan: LevelPlan) -> Subject:
 
 
 def _difference(artefact: Artefact, dataset: Dataset) -> str:
-    """In what the log differs from the one that the model was fitted on."""
+    """The difference between the log and the one that the model was fitted on, as a message."""
     known = int((artefact.items.encode(dataset.items.ids) >= 0).sum()) if _same_type(artefact, dataset) else 0
     theirs, ours = len(dataset.items), len(artefact.items)
     remedy = "Give the log that the model was fitted on, with the same filters, or fit a model on this one."
@@ -243,7 +244,7 @@ def _same_type(artefact: Artefact, dataset: Dataset) -> bool:
 
 
 def _counter(progress: Progress, stage: str, total: int) -> Callable[[int], None]:
-    """A function that is told of steps, and passes on how many there were so far."""
+    """A callback for finished steps that reports their running total."""
     done = 0
 
     def advance(steps: int) -> None:

@@ -1,4 +1,4 @@
-"""Which estimator the label diagnostics ask: SASRec where it was trained for this model, else popularity."""
+"""The estimator of the label diagnostics: the trained encoder of the model if there is one, else popularity."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ POPULARITY = "popularity"
 
 @dataclass(frozen=True)
 class NamedEstimator:
-    """An estimator and what to call it in a report."""
+    """An estimator and its name in a report."""
 
     name: str
     estimator: Estimator
@@ -34,9 +34,9 @@ def choose_estimator(
     directory: Path,
     listen: Listener,
 ) -> NamedEstimator:
-    """The encoder with the model's settings, trained when asked for and kept in `directory`; "auto" takes it if kept.
+    """The encoder with the model's settings, stored in `directory`, or popularity; "auto" takes the encoder if stored.
 
-    A model folder carries no estimator, so popularity stands in where none was trained yet.
+    A model folder has no estimator, so popularity is the fallback.
     """
     is_kept = estimator_store(dataset, split, config=artefact.config, directory=directory).is_finished
     if choice == "popularity" or (choice == "auto" and not is_kept):

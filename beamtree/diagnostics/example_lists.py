@@ -1,4 +1,4 @@
-"""What a few held-out users are shown, with titles: numbers alone do not tell whether lists make sense."""
+"""Example recommendations to a few held-out users, with titles, to judge by eye."""
 
 from dataclasses import dataclass
 

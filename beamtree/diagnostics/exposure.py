@@ -1,4 +1,4 @@
-"""Which items get shown: coverage of the catalogue, and how far the lists lean towards popular items."""
+"""Exposure of the items: coverage of the catalogue, and popularity bias of the lists."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How the parts of a score guide the beam, by level: share of the spread of scores, and recall without each part."""
+"""The influence of each part on the beam, by level: share of the spread of scores, and recall without the part."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from beamtree.types import Float32Array, Float64Array, Int32Array, Int64Array
 
 @dataclass(frozen=True)
 class LevelGuidance:
-    """One level that beams choose on, averaged over users.
+    """One level on which beams drop nodes, averaged over users.
 
-    spread: by part, its share of the spread, the standard deviation of its scores over the nodes that the beam looks at
-    divided by the sum of those of all parts; None where no part tells any nodes apart. recall: the share of the exact
+    spread: by part, its share of the spread, the standard deviation of its scores over the nodes in the beam divided by
+    the sum of those of all parts; None if all scores are equal. recall: the share of the exact
     top 20 whose ancestors the beam keeps here, on the leaves whose leaf it returns; recall_without: the same, where the
     beam is led by the score without a part.
     """

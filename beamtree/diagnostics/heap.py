@@ -15,7 +15,7 @@ from beamtree.types import Float64Array, Int64Array
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of siblings that were compared, and how many of them contradict."""
+    """The number of compared pairs of siblings, and of violations among them."""
 
     compared: int
     violated: int
@@ -27,7 +27,7 @@ class Pairs:
 
 
 def compare_siblings(own: Float64Array, best_below: Float64Array) -> Pairs:
-    """own, best_below: (families, siblings), -inf where there is no such sibling. Ties contradict nothing."""
+    """own, best_below: (families, siblings), -inf where there is no such sibling. Ties are no violations."""
     compared = violated = 0
     siblings = own.shape[1]
     for one in range(siblings):

@@ -1,4 +1,4 @@
-"""Whom the diagnostics ask: a seeded sample of held-out users, and a few of the items that each of them met next."""
+"""The sample of the diagnostics: held-out users drawn by seed, with a few of their later items."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,11 +17,11 @@ TARGETS_PER_USER = 3
 
 
 @dataclass(frozen=True, eq=False)
-class AskedUsers:
+class SampledUsers:
     """Held-out users and, for each, up to three held-out items spread over what they did later.
 
     A target's history is everything before it, items after the split included. user_row: (targets,), the row of the
-    user in `users`; position: (targets,), where the target stands in the flat sequences.
+    user in `users`; position: (targets,), the target's index in the flat sequences.
     """
 
     group: Group
@@ -56,11 +56,11 @@ class AskedUsers:
         return cut_histories(self.sequences.items, starts=starts, ends=self.position, length=length)
 
 
-def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> AskedUsers:
-    """A sample of held-out users: the test ones, or the validation ones where those are asked or there are no others.
+def sample_held_out(dataset: Dataset, split: Split, *, group: Group | None, count: int, seed: int) -> SampledUsers:
+    """A sample of held-out users: test users, or validation users if requested or if there are no test users.
 
-    Weights of the score and the moment to stop were chosen on validation users, so that a model looks better on them.
-    DataError where nobody is held out.
+    Part weights and the stopping point were chosen on validation users, so that a model looks better on them.
+    DataError if no users are held out.
     """
     if count < 1:
         raise InputError(f"--max-users takes a number of at least 1, got {count}.")
@@ -72,4 +72,4 @@ def ask_users(dataset: Dataset, split: Split, *, group: Group | None, count: int
             "last or time, and look into that model."
         )
     sample = np.sort(np.random.default_rng(seed).permutation(len(users))[:count])
-    return AskedUsers(chosen, users.take(sample), len(users), dataset.sequences)
+    return SampledUsers(chosen, users.take(sample), len(users), dataset.sequences)

@@ -1,7 +1,7 @@
 """Rectified labels that change under perturbed probabilities (the paper's appendix).
 
 Every probability is shifted by Gaussian noise N(0, 1) clipped to [-L, L], values below 0 become 0, and each row is
-normalised anew. Since L is far below 1, nearly every shift is +L or -L. A label is one (target, level).
+renormalised. Since L is far below 1, nearly every shift is +L or -L. A label is one (target, level).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beamtree.diagnostics.averages import Average, average_over_histories
-from beamtree.diagnostics.held_out import AskedUsers
+from beamtree.diagnostics.held_out import SampledUsers
 from beamtree.model.estimator import Estimator
 from beamtree.training.rectify import first_winning_level, labels_from, scores_by_leaf
 from beamtree.tree.item_tree import ItemTree
@@ -19,7 +19,7 @@ from beamtree.types import BoolArray, Float32Array, Float64Array, Int32Array, In
 THRESHOLDS = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 PROBABILITIES_AT_A_TIME = 2**22
 
-MOST_PROBABILITIES = 2**27
+MAX_PROBABILITIES = 2**27
 """Probabilities that are perturbed in all, for each threshold; on larger catalogues fewer targets are asked for."""
 
 
@@ -51,7 +51,7 @@ class LabelChanges:
 
 def measure_label_changes(
     estimator: Estimator,
-    asked: AskedUsers,
+    asked: SampledUsers,
     *,
     name: str,
     tree: ItemTree,
@@ -60,7 +60,7 @@ def measure_label_changes(
     advance: Callable[[int], None] = lambda _: None,
 ) -> LabelChanges:
     """Labels of the held-out targets from the estimator's probabilities as they are, and perturbed."""
-    every = -(-len(asked) * tree.num_items // MOST_PROBABILITIES)
+    every = -(-len(asked) * tree.num_items // MAX_PROBABILITIES)
     histories, targets = asked.histories(estimator.history_length)[::every], asked.targets[::every]
     user_row = asked.user_row[::every]
     flips = np.empty((len(thresholds), len(targets), tree.height), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""How long a search takes by beam width, one request at a time, beside a scan of every item."""
+"""Latency of single requests by beam width, beside an exact scan."""
 
 import time
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def measure_latency(
     clock: Clock = time.perf_counter,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Latency:
-    """Search for each request alone, with every width up to the number of leaves; `advance` is told of each width."""
+    """Search for each request alone, with every width up to the number of leaves; `advance`: called per width."""
     tree = engine.tree
     k = min(CUTOFF, tree.num_items)
     requests = requests.take(slice(0, MAX_REQUESTS))

@@ -1,4 +1,4 @@
-"""One pass over a history: what the sampler, the heap and the loss look like on every level of the tree."""
+"""Measures of sampler, max-heap and loss on every level of the tree, for one history."""
 
 from dataclasses import dataclass, field, fields
 
@@ -28,7 +28,7 @@ DRAWS = 512
 """Nodes drawn of each kind, per history and level, where a level is estimated."""
 
 TOP = 20
-"""The leaves whose way down the tree is followed."""
+"""Number of best leaves whose paths are followed."""
 
 
 @dataclass(frozen=True)

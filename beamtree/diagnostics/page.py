@@ -1,4 +1,4 @@
-"""The diagnostics as one HTML page that needs nothing but itself."""
+"""The diagnostics as one self-contained HTML page."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -19,11 +19,11 @@ SectionOf = Callable[[Diagnostics], Section | None]
 
 # What an operator asks first, theory last.
 GROUPS: tuple[tuple[str, tuple[SectionOf, ...]], ...] = (
-    ("What people get", (accuracy_section, examples_section, exposure_section)),
+    ("What users get", (accuracy_section, examples_section, exposure_section)),
     ("What it costs", (latency_section, beams_section)),
     ("What the parts add", (parts_section,)),
     (
-        "Theory, for those who train",
+        "Theory, for training",
         (loss_section, heap_section, sampling_section, training_section, labels_section),
     ),
 )

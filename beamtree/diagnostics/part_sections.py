@@ -15,7 +15,7 @@ from beamtree.evaluation.verdict import MIN_USERS
 
 
 def parts_section(diagnostics: Diagnostics) -> Section | None:
-    """What each part contributes, for whom, and on which level; None for a score of a single part."""
+    """The contribution of each part by group of users and by level; None for a score of a single part."""
     contributions = diagnostics.parts
     if contributions is None:
         return None

@@ -46,7 +46,7 @@ def rank_for_users(
     *,
     advance: Callable[[int], None] = lambda _: None,
 ) -> RankedLists:
-    """Ask the model and the simple baselines under the model's own protocol; `advance` is told of each system done."""
+    """The lists of the model and of the simple baselines under the model's protocol; `advance`: called per system."""
     config = artefact.config
     reachable = reachable_labels(users, dataset.sequences, config=config)
     requests = held_out_requests(dataset, reachable.users, exclude_seen=reachable.excludes_seen)

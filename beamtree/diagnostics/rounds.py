@@ -1,4 +1,4 @@
-"""How training went, from what the model folder remembers: validation round by round, and items that changed places."""
+"""The course of the training, from the model folder: validation and reassigned items by round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Validation:
 class Round:
     """One round: its steps, its best validation, and the tree that was learned after it.
 
-    f: F@20 on validation users at the best step, None where nobody validated. moved_share, score_before, score_after:
+    f: F@20 on validation users at the best step, None without validation users. moved_share, score_before, score_after:
     items that changed places and the log-likelihood of the placement; None where no tree was learned after the round.
     """
 

@@ -1,4 +1,4 @@
-"""How far the distribution that negatives are drawn from is from the softmax of a level (Theorem 3, Lemma 3).
+"""KL divergence of the negative sampler from the softmax of a level (Theorem 3, Lemma 3).
 
 P is the softmax of the model's scores over the nodes of a level. Q is the sampler's distribution over the same nodes:
 uniform, or top-down, the product of the softmaxes over siblings along a node's path. KL(Q || P) is what sampled softmax
@@ -31,7 +31,7 @@ def divergence(log_q: Float64Array, log_p: Float64Array) -> float:
 
 
 def uniform_log_q(scores: Float64Array) -> Float64Array:
-    """Every node that can be drawn is as likely."""
+    """The uniform distribution over the nodes that can be drawn."""
     can_be_drawn = np.isfinite(scores)
     return np.where(can_be_drawn, -np.log(can_be_drawn.sum()), -np.inf)
 

@@ -1,4 +1,4 @@
-"""What the levels of the tree are worth to a search: loss, beams, max-heap, sampling, in words."""
+"""Sections on the search: loss by level, beam search, max-heap violations, sampling."""
 
 from collections.abc import Callable, Mapping
 

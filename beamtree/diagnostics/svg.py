@@ -69,7 +69,7 @@ def panels(count: int = 1, *, height: float = 2.9) -> tuple[Figure, list[Axes]]:
 
 
 def to_svg(figure: Figure, *, description: str) -> str:
-    """The figure as one <svg> element, to be put into a page; `description` is for those who cannot see it."""
+    """The figure as one <svg> element, to embed in a page; `description`: for screen readers."""
     FigureCanvasSVG(figure)
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -1,4 +1,4 @@
-"""Intervals of differences between two systems: a paired bootstrap over users."""
+"""Confidence intervals of the difference between two systems, by a paired bootstrap over users."""
 
 from typing import NamedTuple
 

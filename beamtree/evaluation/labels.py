@@ -15,9 +15,9 @@ from beamtree.types import BoolArray, Int32Array, Int64Array
 class ReachableLabels:
     """Held-out users and the labels that count for them, at least one each.
 
-    users: those who have one; labels: (flat, offsets) as `HeldOut.labels` gives them; excludes_seen: whether items of a
+    users: those with a label; labels: (flat, offsets) as `HeldOut.labels` gives them; excludes_seen: whether items of a
     history must not be recommended. num_seen_labels: labels that do not count because they are in the history;
-    num_left_out: users who had no other.
+    num_left_out: users with no other labels.
     """
 
     users: HeldOut

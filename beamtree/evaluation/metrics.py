@@ -29,7 +29,7 @@ class Metrics(Mapping[str, float]):
     """Averages by name, such as metrics["recall@20"], in the order of the cutoffs.
 
     per_user: the same names, without coverage and distinct_lists, each with one number per user (users,).
-    num_seen_labels: labels that did not count because they were seen before; num_left_out: users who had no other.
+    num_seen_labels: labels that did not count because they were seen before; num_left_out: users with no other labels.
     """
 
     averages: Mapping[str, float]
@@ -128,7 +128,7 @@ def _contains(ordered: Int64Array, keys: Int64Array) -> BoolArray:
 
 
 def _first_occurrences(recommended: Int32Array) -> BoolArray:
-    """Where an item stands in its row for the first time; never where nothing was recommended."""
+    """The first occurrence of each item in its row; False where nothing was recommended."""
     order = np.argsort(recommended, axis=1, kind="stable")
     ordered = np.take_along_axis(recommended, order, axis=1)
     is_first = np.ones(recommended.shape, dtype=np.bool_)

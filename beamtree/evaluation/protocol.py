@@ -57,7 +57,7 @@ def split_dataset(dataset: Dataset, *, config: Config, fold: Fold | None = None)
 
 
 def describe_protocol(config: Config, measured: Metrics | None = None) -> str:
-    """A sentence to print with every table of metrics. measured: any of them, to say how many labels do not count."""
+    """The protocol in a sentence, printed with every table. measured: metrics, for the number of excluded labels."""
     types = config.log.target_events
     labels = f"labels of type {' or '.join(types)}" if types else "labels"
     if config.data.protocol == "paper":

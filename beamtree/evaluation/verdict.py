@@ -1,4 +1,4 @@
-"""The verdict under a table: is the model ahead of the best baseline, level with it, or behind?"""
+"""The verdict of an evaluation: the model is ahead of the best baseline, level with it, or behind."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ Standing = Literal["ahead", "level", "behind", "unknown"]
 class Verdict:
     """A model against the baseline that is best in a metric.
 
-    metric: its name, such as f@20. interval: the difference in proportion to the baseline's metric, or the plain
-    difference where that is 0 (is_relative tells), with its 95 % interval over users. kind: "simple baseline" where
+    metric: its name, such as f@20. interval: the difference relative to the baseline's metric, or absolute if that is
+    0 (see is_relative), with its 95 % interval over users. kind: "simple baseline" where
     none of them learns.
     """
 

@@ -12,7 +12,7 @@ from beamtree.types import AnyArray
 class GraphBuilder:
     """Collects nodes and constants. A value is the name of what a node or a constant gives.
 
-    constants: arrays by name, which may be memory-mapped; whoever writes the file decides where their bytes go.
+    constants: arrays by name, which may be memory-mapped; the writer of the file decides where their bytes go.
     nodes: in the order in which they were applied, which is an order in which they can run.
     """
 

@@ -89,7 +89,7 @@ class MemoryGraph:
         return graph.apply("Greater", graph.apply("ReduceMax", again, axes=[1], keepdims=0), self._number(0.0))
 
     def _repeated(self, history: str, leaf_of_item: str) -> str:
-        """What the history says of its own items (leaves,)."""
+        """Repeat evidence (leaves,): for the items of the history themselves."""
         graph, memory = self._graph, self._memory
         leaves = graph.apply("Gather", leaf_of_item, graph.apply("Max", history, graph.integers(0)))
         sums = self._add_up(leaves, self._faded(history, memory.weights.repeat_fade))

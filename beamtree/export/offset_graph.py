@@ -57,12 +57,12 @@ class OffsetGraph:
         return graph.apply("Add", vectors, projected)
 
     def _input(self, name: str, default: AnyArray, columns: str | int) -> str:
-        """An input that may be left out: a constant of the same name stands in for it."""
+        """An optional input: a constant of the same name is its default."""
         kind = TensorProto.INT64 if default.dtype == np.int64 else TensorProto.FLOAT
         self._inputs[name] = helper.make_tensor_value_info(name, kind, [f"{name}_batch", columns])
         return self._graph.constant(name, default)
 
 
 def feature_facts(read: RequestFeatures) -> dict[str, str]:
-    """What a person needs to know to fill the inputs: the columns as JSON."""
+    """The columns of the inputs as JSON, for the metadata of the file."""
     return {"request_features": json.dumps(read.as_json())}

@@ -67,7 +67,7 @@ def export_onnx(
         beam_width=width,
     )
     graph = GraphBuilder()
-    more_inputs = add_search(graph, plan, history="history", length="length")
+    more_inputs = add_search(graph, plan)
     outputs = [_value("items", TensorProto.INT64, "batch", k), _value("scores", TensorProto.FLOAT, "batch", k)]
     if raw_ids:
         outputs.append(_value("ids", _add_raw_ids(graph, artefact), "batch", k))
@@ -91,7 +91,7 @@ def export_onnx(
 
 
 def _add_raw_ids(graph: GraphBuilder, artefact: Artefact) -> int:
-    """Add the value `ids`, and tell its element type."""
+    """Add the value `ids`, and return its element type."""
     raw = artefact.items.ids
     of_item: AnyArray = raw.to_numpy()
     missing: AnyArray = np.array(NOTHING)
@@ -109,7 +109,7 @@ def _value(name: str, kind: int, *shape: str | int) -> ValueInfoProto:
 
 
 def _facts(artefact: Artefact, plan: SearchPlan) -> dict[str, str]:
-    """What a person who finds the file can read in its metadata."""
+    """The metadata of the file."""
     return {
         "beamtree_model": artefact.version,
         "k": str(plan.k),

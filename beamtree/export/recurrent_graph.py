@@ -68,7 +68,7 @@ class RecurrentGraph:
         return weight, bias
 
     def _gates(self, name: str) -> str:
-        """A matrix of all gates as ONNX wants it, (1, gates, inputs)."""
+        """A matrix of all gates in the layout of ONNX, (1, gates, inputs)."""
         return self._graph.constant(f"tower_{name}", _reordered(self._array(f"gru.{name}"))[None])
 
     def _biases(self, layer: int) -> str:

@@ -2,7 +2,7 @@
 
 One request at a time keeps what a level computes (positions * hidden, nodes) in the cache. The search is the one of
 retrieval/beam.py: start at the first level that the beam cannot keep whole, keep the best nodes, go to their children.
-Candidates always stand in rising order, so that TopK, which prefers the lower index, breaks ties as the engine does.
+Candidates are always in rising order, so that TopK, which prefers the lower index, breaks ties as the engine does.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is fixed when a search is exported: the model, its tree, how many items, and how wide a beam."""
+    """The constants of an exported search: the model, its tree, k and the beam width."""
 
     attention: Mapping[str, AnyArray] | None
     tower: Mapping[str, AnyArray] | None
@@ -78,12 +78,12 @@ class SearchPlan:
         return first_searched_level(self.tree, beam_width=self.width)
 
 
-def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> list[ValueInfoProto]:
-    """Add `items` int64 and `scores` float32, both (batch, k), for histories (batch, any) and lengths (batch,).
+def add_search(graph: GraphBuilder, plan: SearchPlan) -> list[ValueInfoProto]:
+    """Add `items` int64 and `scores` float32, both (batch, k), for `history` (batch, any) and `length` (batch,).
 
     Gives the inputs for features of users and contexts, none where no part reads any.
     """
-    positions = add_known_positions(graph, plan, history=history, length=length)
+    positions = _known_positions(graph, plan)
     body = graph.body("search_")
     names = {part: f"{part}_offset" for part in plan.offsets}
     scanned = [helper.make_tensor_value_info("request_history", TensorProto.INT64, ["entries"])]
@@ -115,14 +115,14 @@ def add_search(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: s
     return told.inputs
 
 
-def add_known_positions(graph: GraphBuilder, plan: SearchPlan, *, history: str, length: str) -> str:
-    """The first `length` entries of each row, moved to its end: -1 in front of them and for ids not in the model.
+def _known_positions(graph: GraphBuilder, plan: SearchPlan) -> str:
+    """The first `length` entries of each row of `history`, moved to its end: -1 in front and for unknown ids.
 
     A column of -1 before the history is what every position in front of it reads.
     """
-    column = graph.apply("Pad", history, graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(NOTHING)))
-    available = graph.apply("Gather", graph.apply("Shape", history), graph.constant("one", np.int64(1)))
-    end = graph.apply("Clip", length, graph.constant("zero", np.int64(0)), available)
+    column = graph.apply("Pad", "history", graph.integers(0, 1, 0, 0), graph.constant("none", np.int64(NOTHING)))
+    available = graph.apply("Gather", graph.apply("Shape", "history"), graph.constant("one", np.int64(1)))
+    end = graph.apply("Clip", "length", graph.constant("zero", np.int64(0)), available)
     one = graph.constant("one", np.int64(1))
     offsets = graph.apply("Range", graph.apply("Sub", one, available), one, one)
     index = graph.apply("Add", graph.apply("Unsqueeze", end, graph.integers(1)), offsets)

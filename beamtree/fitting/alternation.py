@@ -1,14 +1,14 @@
-"""Rounds: learn the model over the tree, place the items anew with that model, and so on; the best round is kept."""
+"""Rounds: train the model over the tree, reassign the items by the trained model, repeat; the best round is kept."""
 
 import time
 from functools import partial
 from typing import Any
 
 from beamtree.fitting.computation import build_candidate_scores, build_learner, learning_device
-from beamtree.fitting.planting import plant_first_tree
+from beamtree.fitting.first_tree import plant_first_tree
 from beamtree.fitting.run import FitRun, identity_of
 from beamtree.fitting.tower import build_tower
-from beamtree.fitting.validation import LARGEST_SCAN, MadeOnce, model_validation, sample_users
+from beamtree.fitting.validation import MAX_SCANNED_ITEMS, LazyTower, model_validation, sample_users
 from beamtree.model.estimator import Estimator
 from beamtree.model.score import Score, build_score
 from beamtree.training.checkpoint import Identity
@@ -25,9 +25,9 @@ from beamtree.tree.item_tree import ItemTree
 
 
 def learn_in_rounds(run: FitRun, strategies: Strategies, *, estimator: Estimator | None) -> Rounds:
-    """All rounds that the settings ask for, or what is left of them. estimator: whom the labels ask, if they do.
+    """All rounds of the settings, or the remaining ones of a resumed fit. estimator: that of rectified labels.
 
-    With a folder for checkpoints, the state between two rounds is kept there, and within a round by the trainer.
+    With a folder for checkpoints, the state is saved there between rounds, and by the trainer within a round.
     """
     config = run.config
     identity = identity_of(run.dataset, config=config, strategies=strategies.beside(config))
@@ -56,7 +56,7 @@ def learn_in_rounds(run: FitRun, strategies: Strategies, *, estimator: Estimator
 
 
 def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
-    """Where the rounds stand in the folder of a resumed run, or before the first one; and the score to learn next."""
+    """The rounds of a resumed run, or the state before the first round; and the score to train next."""
     if run.work is not None and run.work.resume:
         kept = load_rounds(run.work.directory / "rounds", identity=identity)
         if kept is not None:
@@ -82,7 +82,7 @@ def _begin(run: FitRun, *, identity: Identity) -> tuple[Rounds, Score]:
 
 
 def _score_of(run: FitRun, rounds: Rounds) -> Score:
-    """A score over the tree of the round that comes next, with the weights that it starts from."""
+    """The score over the tree of the next round, with its initial weights."""
     score = _fresh_score(run, rounds.tree)
     score.load_arrays(rounds.weights)
     return score.to(learning_device(run.config))
@@ -106,7 +106,7 @@ def _learn_round(
     estimator: Estimator | None,
     identity: Identity,
 ) -> dict[str, Any]:
-    """Learn the score over the tree of this round; a report of how it went."""
+    """Train the score over the tree of this round; a report on the training."""
     seed = run.config.training.seed
     settings = run.config.training.model_copy(update={"seed": round_seed(seed, rounds.round)})
     config = run.config.model_copy(update={"training": settings})
@@ -118,8 +118,8 @@ def _learn_round(
         plan = CheckpointPlan(directory, identity, resume=run.work.resume, minutes=settings.schedule.checkpoint_minutes)
     users = sample_users(run.split.validation, config=run.config, seed=seed)
     tower = None
-    if run.encoder is not None and rounds.tree.num_items > LARGEST_SCAN:
-        tower = MadeOnce(partial(build_tower, run, run.encoder, rounds.tree))
+    if run.encoder is not None and rounds.tree.num_items > MAX_SCANNED_ITEMS:
+        tower = LazyTower(partial(build_tower, run, run.encoder, rounds.tree))
     trainer = Trainer(
         TREE_MODEL,
         build_learner(score, config=config, negatives=strategies.negatives),
@@ -147,7 +147,7 @@ def _learn_round(
 
 
 def _relearn(run: FitRun, placement: Placement, score: Score, rounds: Rounds) -> Relearned:
-    """Place the items anew by the round that was just finished: its tree, and the targets it learned from."""
+    """Reassign the items by the score and the targets of the round that was just finished."""
     return placement.place(
         rounds.tree,
         run.instances_of_round(rounds.round - 1),

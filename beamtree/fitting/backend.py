@@ -1,4 +1,4 @@
-"""Where the long stages of a fit are computed: in this process, or by whoever stands in for it."""
+"""Where the long stages of a fit run: in this process or elsewhere, such as on a cluster."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from beamtree.training.trainer import RunTraining, Trainer
 
 @dataclass(frozen=True)
 class FitBackend:
-    """train: carries the trainings out. counters: count the memory. score_candidates: scores the places of items when
-    the tree is learned anew; None = in this process."""
+    """train: runs a training. counters: count the memory. score_candidates: scores candidate nodes when the tree is
+    relearned; None = in this process."""
 
     train: RunTraining = Trainer.run
     counters: Counters = HERE

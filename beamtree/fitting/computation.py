@@ -1,4 +1,4 @@
-"""Who computes: the kernels where they were compiled and know the score, else torch, on a GPU where asked to."""
+"""The choice between the compiled kernels and torch, and of the device: the fastest that supports a score."""
 
 import logging
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def learning_device(config: Config) -> torch.device:
-    """Where the score lives while it learns; InputError where a GPU is asked for and torch finds none."""
+    """The device to train on; InputError if the settings require a GPU and torch finds none."""
     chosen = config.training.device
     has_gpu = torch.cuda.is_available()
     if chosen == "cuda" and not has_gpu:
@@ -31,7 +31,7 @@ def learning_device(config: Config) -> torch.device:
 
 
 def build_learner(score: Score, *, config: Config, negatives: NegativeSampler | None = None) -> Learner:
-    """The fastest way of learning this score here. negatives: None = those that the settings choose."""
+    """The fastest learner that supports this score. negatives: None = as the settings choose."""
     sampler = Strategies.of(config).negatives if negatives is None else negatives
     if kernels_attention(score) is not None:
         from beamtree.training.native_learner import NativeLearner
@@ -41,21 +41,20 @@ def build_learner(score: Score, *, config: Config, negatives: NegativeSampler | 
             return NativeLearner(score, negatives=drawn, settings=config.training)
         log.warning("The kernels do not know negatives %s, so training runs in torch, many times slower.", sampler.name)
     elif score.device.type == "cpu":
-        _say_why_torch(score)
+        _warn_of_torch(score)
     return TorchLearner(score, draws=sampler.draws(score), settings=config.training)
 
 
 def build_candidate_scores(score: Score) -> AddScores:
-    """The fastest way of scoring where items could stand, for learning the tree anew."""
+    """The fastest scorer of candidate nodes, for relearning the tree."""
     attention = kernels_attention(score)
     return torch_candidate_scores(score) if attention is None else native_candidate_scores(attention)
 
 
 def kernels_attention(score: Score) -> Attention | None:
-    """The part that the kernels can learn, where they can learn the whole score with it; else None.
+    """The attention part if the kernels can train the whole score, else None.
 
-    They know attention alone, on all levels or the last ones, on the CPU; batch statistics need a pass of their own and
-    stay in torch.
+    They train attention alone, on all levels or the last ones, on the CPU. Batch normalisation is trained in torch.
     """
     attention = attention_alone(score)
     if attention is None or attention.settings.network.normalisation == "batch":
@@ -63,12 +62,12 @@ def kernels_attention(score: Score) -> Attention | None:
     return attention if native.is_available() and score.device.type == "cpu" else None
 
 
-def _say_why_torch(score: Score) -> None:
-    strangers = [name for name, part in score.parts.items() if not isinstance(part, Attention)]
-    if strangers:
+def _warn_of_torch(score: Score) -> None:
+    unsupported = [name for name, part in score.parts.items() if not isinstance(part, Attention)]
+    if unsupported:
         log.warning(
             "The kernels do not know the part %s of the score, so training runs in torch, many times slower.",
-            ", ".join(strangers),
+            ", ".join(unsupported),
         )
     elif not native.is_available():
         log.warning(

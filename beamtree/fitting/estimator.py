@@ -1,4 +1,4 @@
-"""The estimator that rectified labels ask: found by data, split and settings, or trained."""
+"""The next-item model behind rectified labels and the tower: loaded if it was trained before, else trained."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.trainer import RunTraining, Trainer
 
 MakeEstimator = Callable[[Dataset, Split], Estimator]
-"""Gives what stands in for SASRec; the items that it scores are those of the data set, in its order."""
+"""Makes a custom estimator; it scores the items of the data set, in their dense order."""
 
 
 def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory: Path) -> EstimatorStore:
@@ -43,7 +43,7 @@ def estimator_store(dataset: Dataset, split: Split, *, config: Config, directory
 
 
 def make_estimator(make: MakeEstimator, dataset: Dataset, split: Split) -> TrainedEstimator[Estimator]:
-    """One that stands in for SASRec, and how long it took to make."""
+    """A custom estimator, and the seconds that it took."""
     started = time.monotonic()
     estimator = make(dataset, split)
     return TrainedEstimator(estimator, time.monotonic() - started, is_reused=False)
@@ -59,9 +59,9 @@ def train_estimator(
     should_stop: Callable[[], bool] = lambda: False,
     train: RunTraining = Trainer.run,
 ) -> TrainedEstimator[NextItemModel]:
-    """The estimator that `directory` keeps for this data, split and settings, or a new one, kept there.
+    """The estimator that `directory` holds for this data, split and settings, or a new one, saved there.
 
-    InterruptedTraining when asked to stop; the next call goes on from there. train: where it is carried out.
+    InterruptedTraining on a stop request; the next call resumes. train: runs the training.
     """
     seed, (schema, features) = config.training.seed, item_features(dataset, config=config)
     users = sample_users(split.validation, config=config, seed=seed)
@@ -90,7 +90,7 @@ def train_estimator(
 
 
 def item_features(dataset: Dataset, *, config: Config) -> tuple[FeatureSchema, Features | None]:
-    """What the item table says of the items, as the settings read it; None where they do not, or it says nothing."""
+    """The item features that the settings ask for; None if there are none."""
     schema = FeatureSchema()
     if config.estimator.item_features:
         schema = FeatureSchema.infer(dataset.item_table, config.log.item_features)

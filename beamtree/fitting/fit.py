@@ -1,4 +1,4 @@
-"""From a log to a model: train the encoder if a part or the method asks for one, learn in rounds, weigh the parts."""
+"""From a log to a model: train the encoder if a part or the method needs it, train in rounds, calibrate the parts."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from beamtree.errors import InputError
 from beamtree.fitting.alternation import learn_in_rounds
 from beamtree.fitting.backend import LOCAL, FitBackend
 from beamtree.fitting.estimator import MakeEstimator, make_estimator, train_estimator
-from beamtree.fitting.planting import first_order
+from beamtree.fitting.first_tree import first_order
 from beamtree.fitting.run import FitRun, WorkDirectory, identity_of, training_instances, training_popularity
 from beamtree.fitting.tower import build_tower
 from beamtree.fitting.weighing import weigh
@@ -23,7 +23,7 @@ from beamtree.model.estimator import Estimator
 from beamtree.model.next_item import NextItemModel
 from beamtree.model.part import MakePart, MakePartOnTree
 from beamtree.model.score import ATTENTION
-from beamtree.retrieval.scorers import tell_items
+from beamtree.retrieval.scorers import bind_items
 from beamtree.training.estimate import TrainedEstimator
 from beamtree.training.events import Listener
 from beamtree.training.rounds import Rounds
@@ -45,13 +45,12 @@ def fit_model(
     on_encoder: Callable[[TrainedEstimator[NextItemModel]], None] = lambda _: None,
     backend: FitBackend = LOCAL,
 ) -> Artefact:
-    """Learn a preference model and a tree in turn; the artefact holds the weights and the tree that validated best.
+    """Train a model and its tree; the artefact holds the weights and the tree of the best validation.
 
-    estimator_cache: a folder of estimators that several runs share; by default each run keeps its own in `work`.
-    estimator: stands in for SASRec where labels are rectified. parts: more parts of the score that are learned,
-    under names of their own. strategies: how negatives are drawn, what labels count and where items are placed; None =
-    as the settings choose. on_encoder: called with the tower's encoder once it is trained. backend: where the long
-    stages are computed.
+    estimator_cache: a folder of estimators that several runs share; by default each run has one in `work`.
+    estimator: replaces the encoder as the estimator of rectified labels. parts: further trained parts of the score, by
+    name. strategies: negative sampler, labels and placement; None = as the settings choose. on_encoder: called with the
+    tower's encoder once it is trained. backend: where the long stages run.
     """
     chosen = Strategies.of(config) if strategies is None else strategies
     is_rectified = chosen.labels.needs_estimator
@@ -60,7 +59,7 @@ def fit_model(
             f"An estimator is for rectified labels, and those of this fit are {chosen.labels.name}: set "
             "training.method to 'dtr-t-rl', or leave the estimator out."
         )
-    others = tell_items(parts, dataset.item_table)
+    others = bind_items(parts, dataset.item_table)
     learned: dict[str, MakePartOnTree] = dict(others)
     if ATTENTION in config.model.parts:
         learned = {ATTENTION: attention_reading(dataset.features.read), **others}
@@ -91,7 +90,7 @@ def fit_model(
 
 
 def _learned(run: FitRun, rounds: Rounds) -> dict[str, Any]:
-    """What the rounds learned from, and how they went."""
+    """The training data of the rounds, and their reports."""
     return {
         "split": run.split.description,
         "instances": len(run.instances),
@@ -102,7 +101,7 @@ def _learned(run: FitRun, rounds: Rounds) -> dict[str, Any]:
 
 
 def _train_encoder(run: FitRun, cache: Path | None) -> TrainedEstimator[NextItemModel]:
-    """SASRec, kept in the folder that several runs share, or else in the run's own."""
+    """The encoder, from the shared folder if there is one, else from that of the run."""
     return train_estimator(
         run.dataset,
         run.split,
@@ -115,7 +114,7 @@ def _train_encoder(run: FitRun, cache: Path | None) -> TrainedEstimator[NextItem
 
 
 def _weighed(run: FitRun, rounds: Rounds, *, parts: Mapping[str, MakePartOnTree]) -> tuple[Artefact, float]:
-    """The best round with all that is not learned in rounds, and the seconds that this took."""
+    """The best round with the parts that are not trained in rounds, and the seconds that these took."""
     weights, started = dict(rounds.best_weights), time.monotonic()
     training: dict[str, Any] = {}
     if run.encoder is not None:
@@ -140,7 +139,7 @@ def _weighed(run: FitRun, rounds: Rounds, *, parts: Mapping[str, MakePartOnTree]
 def _seconds(
     rounds: Rounds, estimators: Sequence[TrainedEstimator[Estimator]], *, weighing: float, is_resumed: bool
 ) -> dict[str, Any]:
-    """What each part took, interruptions left out; an estimator that was there from the beginning cost nothing."""
+    """Seconds by stage, without interruptions; an estimator that was loaded from a cache counts as free."""
     stages: dict[str, float] = {"planting_seconds": rounds.planting_seconds}
     if estimators:
         stages["estimator_seconds"] = sum(trained.seconds for trained in estimators)

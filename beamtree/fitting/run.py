@@ -1,4 +1,4 @@
-"""One fit under way: what it works on, how it is watched and stopped, and where it keeps its checkpoints."""
+"""A fit in progress: its data, settings and listeners, how it is stopped, and its checkpoint folder."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,15 +24,15 @@ KIND = "fit"
 
 @dataclass(frozen=True)
 class WorkDirectory:
-    """Where a run keeps its checkpoints, and whether it goes on from the one that is there."""
+    """The checkpoint folder of a run, and whether to resume from it."""
 
     directory: Path
     resume: bool
 
     def claim(self, identity: Identity) -> None:
-        """Note whose checkpoints the folder keeps; ArtefactError where a resumed run is not the one that began here.
+        """Record the identity of the run in the folder; ArtefactError on resuming a different run.
 
-        Noted before anything is learned, so that a run that was stopped at any stage is told from another one.
+        Recorded before any training, so that a run that was stopped at any stage can be identified.
         """
         if self.resume and load_checkpoint(self.directory / OWNER, kind=KIND, identity=identity) is not None:
             return
@@ -43,8 +43,8 @@ class WorkDirectory:
 class FitRun:
     """What every stage of a fit needs.
 
-    instances: the training instances as the first round draws their targets. parts: what is learned in rounds, by name.
-    encoder: the tower's, which is learned before, where there is one. backend: where the long stages are computed.
+    instances: with the targets of the first round. parts: trained in rounds, by name. encoder: that of the tower,
+    trained before the rounds; None without a tower. backend: where the long stages run.
     """
 
     dataset: Dataset
@@ -63,7 +63,7 @@ class FitRun:
         return self.instances.with_seed(round_seed(self.config.training.seed, round_number))
 
     def stop_while(self, doing: str) -> Callable[[], None]:
-        """To be called at each step of something that keeps no checkpoint: InterruptedTraining when asked to stop."""
+        """A callback for stages without checkpoints: InterruptedTraining on a stop request."""
         kept = "no folder for checkpoints was given" if self.work is None else "it begins again with --resume"
 
         def on_step() -> None:
@@ -74,7 +74,7 @@ class FitRun:
 
 
 def identity_of(dataset: Dataset, *, config: Config, strategies: Mapping[str, str] | None = None) -> Identity:
-    """What a resumed run must share with the one that began: data, settings, features of users and contexts.
+    """What a resumed run must share with the original: data, settings, features of users and contexts.
 
     strategies: see `Identity.of`.
     """

@@ -1,4 +1,4 @@
-"""A trained encoder as the tower of a score: its items stand at the leaves, inner nodes follow the best item below."""
+"""From a trained encoder to a tower: leaves have the item vectors, inner nodes approximate the best leaf below."""
 
 from dataclasses import replace
 
@@ -14,9 +14,9 @@ from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray, Float32Array
 
 GUIDING_HISTORIES = 4096
-"""Training histories whose expectations inner nodes are made for."""
+"""Training histories that the vectors of inner nodes are fitted on."""
 WITHOUT_HISTORY_EVERY = round(1.0 / NO_HISTORY_SHARE)
-"""Of these, one in so many is asked without its history, where features of users and contexts are read."""
+"""One in this number of them is emptied if features of users and contexts are read."""
 
 
 def build_tower(
@@ -34,7 +34,7 @@ def build_tower(
 
 
 def training_expectations(run: FitRun, encoder: NextItemModel) -> Float32Array:
-    """What the encoder expects after some of the histories that it learned from, (histories, width)."""
+    """Encodings (histories, width) of a sample of the training histories."""
     generator = numpy_generator(run.config.training.seed, "guide")
     chosen = np.sort(generator.permutation(len(run.instances))[:GUIDING_HISTORIES])
     requests = run.instances.batch(chosen).requests

@@ -1,8 +1,8 @@
-"""How much the trend counts: chosen on what people did after a moment, given what was known at it.
+"""The weight of the trend: chosen on interactions after a point in time, with the counts up to it.
 
-Other weights are chosen on users whose histories end anywhere in the log, where the trend of the newest interaction
-says nothing. So the trend is weighed last, and only where all of what is asked for came after all of what is known: at
-an update, and where a fit holds out what came after a moment.
+The other weights are chosen on users whose histories end anywhere in the log, where the latest trend does not apply. So
+the trend is weighted last, and only if all labels are later than all counts: in updates, and in fits that hold out the
+newest rows.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ CANDIDATES = 200
 """So many of the model's best items and of the trend's are ranked for each user."""
 TOP = 20
 SURE = 3.0
-"""A trend counts where its gain is so many standard errors above 0: few users say little, and the best of many trials
-flatters."""
+"""A trend is used if its gain is at least this number of standard errors above 0: the best of many trials is biased
+upwards."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How models are compared while they learn: by what they recommend to a sample of the validation users."""
+"""Validation during training: metrics of the recommendations to a sample of the validation users."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,15 +23,15 @@ from beamtree.types import AnyArray
 
 CUTOFFS = (20,)
 
-LARGEST_SCAN = 20_000
-"""Items that validation scores one by one even where a tower could guide a beam to the best of them."""
+MAX_SCANNED_ITEMS = 20_000
+"""Up to this number of items, validation scans all of them instead of letting a tower guide the beam."""
 
 MakeTower = Callable[[], Mapping[str, AnyArray]]
 """Gives the arrays of a tower over the tree of a score, named by part."""
 
 
-class MadeOnce:
-    """A tower that is made when it is first asked for; made, where it is sent to another process with a validation."""
+class LazyTower:
+    """A tower that is built on first use, and before it is pickled for another process."""
 
     def __init__(self, make: MakeTower) -> None:
         self._make = make
@@ -48,7 +48,7 @@ class MadeOnce:
 
 
 def sample_users(users: HeldOut, *, config: Config, seed: int, times: int = 1) -> HeldOut:
-    """At most `training.schedule.validation_users` of the users, or so many times that, in their order."""
+    """At most `times` * `training.schedule.validation_users` of the users, in their order."""
     generator = numpy_generator(seed, "validation")
     return users.take(np.sort(generator.permutation(len(users))[: times * config.training.schedule.validation_users]))
 
@@ -56,10 +56,10 @@ def sample_users(users: HeldOut, *, config: Config, seed: int, times: int = 1) -
 def model_validation(
     score: Score, dataset: Dataset, users: HeldOut, *, config: Config, tower: MakeTower | None = None
 ) -> Callable[[], Mapping[str, float]] | None:
-    """The metrics of a score, whenever it is asked, that searches its tree for these users; None without users.
+    """A function that computes the metrics of a score on these users with its present weights; None without users.
 
-    Where no part guides a beam to the first level that has a score, all leaves are scored, or, in catalogues above
-    `LARGEST_SCAN`, a tower is added to the score, if there is one.
+    If no part guides the beam down to the first scored level, all leaves are scored, or, in catalogues above
+    `MAX_SCANNED_ITEMS`, the tower is added to the score if there is one.
     """
     if len(users) == 0:
         return None
@@ -76,7 +76,7 @@ def _search_of(score: Score, *, config: Config, tower: MakeTower | None) -> Answ
     first_level = min(1 if part.levels is None else part.levels.start for part in score.parts.values())
     if reaches_level(first_level, score.tree, beam_width=beam_width):
         scorer = _scorer_of(score, config=config)
-    elif tower is not None and score.tree.num_items > LARGEST_SCAN:
+    elif tower is not None and score.tree.num_items > MAX_SCANNED_ITEMS:
         scorer = build_scorer({**score.arrays(), **tower()}, score.tree, config=config)
     else:
         return ExactScan(Engine(_scorer_of(score, config=config), score.tree))
@@ -91,14 +91,14 @@ def _scorer_of(score: Score, *, config: Config) -> Scorer:
 
 
 def reaches_level(first_level: int, tree: ItemTree, *, beam_width: int) -> bool:
-    """Whether a beam keeps all nodes above the first level that has a score, so that it drops none by accident."""
+    """Whether the beam keeps all nodes above the first scored level."""
     return bool(tree.level_sizes[max(first_level - 1, 0)] <= beam_width)
 
 
 def estimator_validation(
     dataset: Dataset, users: HeldOut, *, config: Config
 ) -> Callable[[Estimator], Mapping[str, float]] | None:
-    """The metrics of an estimator that ranks every item for these users; None without users."""
+    """A function that computes the metrics of an estimator on these users by an exact scan; None without users."""
     if len(users) == 0:
         return None
 

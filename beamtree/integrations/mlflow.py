@@ -123,7 +123,7 @@ def _described(
     input_example: pd.DataFrame | None,
     metadata: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Save the model below a folder, and what MLflow is told of it."""
+    """Save the model below a folder, and return its description for MLflow."""
     artefact = model.recommender.artefact
     own = unknown_parts(artefact.weights)
     if own:

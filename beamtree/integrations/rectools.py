@@ -38,7 +38,7 @@ class RecToolsModel:
     """
 
     require_recommend_context = False
-    """RecTools' cross-validation asks for this."""
+    """Required by RecTools' cross-validation."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.retriever = DeepTreeRetriever(config)

@@ -48,7 +48,7 @@ class Spans:
         headers: Iterable[tuple[bytes, bytes]],
         attributes: Mapping[str, str | int | float],
     ) -> None:
-        """A span that ends now and took so many seconds; headers may name the trace that it belongs to."""
+        """A span that ends now, with its duration in seconds; headers may name its trace."""
         ended_at = time.time_ns()
         carrier = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
         span = self._tracer.start_span(

@@ -34,8 +34,8 @@ class Attention(Part):
     """Scores tree nodes for the latest items of a history.
 
     `node_table` has a row for each node of the tree, level by level. History items are read from the same table, as
-    their ancestors on the level that is scored, or from `item_table` when the settings ask for a table of their own.
-    `offset` is what features of users and contexts add to the first layer; None where nothing is read of them.
+    their ancestors on the level that is scored, or from `item_table` if histories have a separate table.
+    `offset` holds the features of users and contexts, added to the first layer; None if none are read.
     """
 
     tables = frozenset({"node_table", "item_table"})
@@ -65,7 +65,7 @@ class Attention(Part):
         self.offset = offset
 
     def prepare(self, requests: Requests, *, read: ReadRows, dropout: torch.Generator | None) -> PreparedPart:
-        """Cut the histories; they are read on each level anew, because the rows are those of their ancestors there."""
+        """Cut the histories; their rows are read separately on each level, as those of the ancestors there."""
         histories = requests.histories.latest(self.settings.attention_history)
         table = "node_table" if self.item_table is None else "item_table"
         offsets = None if self.offset is None else self.offset.of_requests(requests)

@@ -10,11 +10,11 @@ from beamtree.native.encoder_arrays import RecurrentSizes, encoder_sizes
 from beamtree.types import AnyArray
 
 STATE_OVER_WIDTH = 2
-"""A recurrent state is so many times as wide as an item's vector."""
+"""Width of a recurrent state, as a multiple of the width of an item vector."""
 
 
 def make_encoder(settings: EstimatorSettings, *, history_length: int) -> SequenceEncoder:
-    """A fresh one of the settings' kind and sizes, which reads so many of the latest items."""
+    """A new encoder of the kind and sizes in the settings, for the latest `history_length` items."""
     width, layers = settings.width, settings.num_layers
     match settings.encoder:
         case "gru":

@@ -1,7 +1,7 @@
-"""Estimators of what a user does next: any function from histories to scores over the items.
+"""Estimators of the next item: any function from histories to scores over the items.
 
-Rectified labels ask an estimator which item below a node is the likeliest. It learns from the same training set as the
-preference model, before it. The usual one is SASRec (`sequence_encoder.py`).
+Rectified labels depend on the estimator's most probable item below each node. It is trained on the same training set as
+the preference model, before it. The usual one is a sequence encoder (`sequence_encoder.py`).
 """
 
 from typing import Protocol, runtime_checkable
@@ -16,7 +16,7 @@ class Estimator(Protocol):
     """Anything that scores all items for histories.
 
     Rectified labels depend on the order of the scores within a row alone; diagnostics take their softmax.
-    history_length: the latest so many items of a history are what it is asked with.
+    history_length: number of latest items that it reads.
     """
 
     history_length: int
@@ -38,7 +38,7 @@ class InnerProductEstimator(Estimator, Protocol):
 
 @runtime_checkable
 class RequestEstimator(InnerProductEstimator, Protocol):
-    """One that also reads who asks and in which context."""
+    """An estimator that also reads features of the user and of the context."""
 
     def scores_of(self, requests: Requests) -> Float32Array:
         """(requests, items)."""
@@ -62,7 +62,7 @@ def expectations_of(estimator: InnerProductEstimator, requests: Requests) -> Flo
 
 
 class PopularityEstimator:
-    """The smallest estimator: everybody does what most people do."""
+    """The simplest estimator: item popularity, the same for all histories."""
 
     history_length = 1
 

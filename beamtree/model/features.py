@@ -1,4 +1,4 @@
-"""What features say of items and of requests: vectors that all with a value share, learned with whatever reads them."""
+"""Learned embeddings of features of items and requests: one vector per value, trained with the part that reads it."""
 
 from collections.abc import Mapping
 from typing import Self
@@ -64,9 +64,9 @@ class GivenFeatureVectors(nn.Module):
 
 
 class RequestVectors(nn.Module):
-    """What a request adds to a vector of a network: that of who asks, and that of the context; zero before learning.
+    """The offset of a request: the feature vectors of its user and of its context, zero before training.
 
-    user, context: None where nothing is read of them.
+    user, context: None if no features are read of them.
     """
 
     def __init__(self, user: GivenFeatureVectors | None, context: GivenFeatureVectors | None) -> None:
@@ -112,7 +112,7 @@ class RequestVectors(nn.Module):
         return encoded
 
     def of_requests(self, requests: Requests) -> Tensor | None:
-        """The offsets (requests, width); None where the requests say nothing of who asks and in which context."""
+        """The offsets (requests, width); None if the requests have no features of users and contexts."""
         pairs = ((self.user, requests.user_features), (self.context, requests.context))
         found = [vectors(features) for vectors, features in pairs if vectors is not None and features is not None]
         return sum(found[1:], start=found[0]) if found else None

@@ -1,13 +1,13 @@
-"""Vectors of inner nodes that speak for the best leaf below: what lets a beam find what a scan of all leaves would.
+"""Vectors of inner nodes that approximate the best leaf below, so that a beam search finds the exact top k.
 
-A beam keeps the right nodes where each node scores like the best leaf below it, in a max-heap. Where a leaf's score is
-the inner product of its vector with what an encoder expects, e, no vector of an inner node gives that maximum for all
-e, but the one that comes nearest to it over many histories, in least squares, has a closed form:
+A beam keeps the right nodes if each node scores like the best leaf below it, as in a max-heap. If a leaf's score is the
+inner product of its vector with the encoded history e, no vector of an inner node gives that maximum for every e, but
+the least-squares fit over many histories has a closed form:
 
     v_n = m_n + (E'E + ridge)^-1 E' (max over the leaves l below n of E v_l  -  E m_n)
 
-with one expectation in each row of E and the mean m_n of the vectors below n. Nothing is learned by steps, and a tree
-with the same items in other places gets its vectors in seconds.
+with one encoded history in each row of E and the mean m_n of the leaf vectors below n. There are no training steps, so
+a tree with another placement of the items gets its vectors in seconds.
 """
 
 from collections.abc import Callable

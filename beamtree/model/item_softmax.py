@@ -1,4 +1,4 @@
-"""Learning item vectors and an encoder of histories together: the targets are told from all items, or from a sample."""
+"""The full and the sampled softmax over items, for item vectors and an encoder that are trained together."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,7 +32,7 @@ def item_softmax_loss(
     left_out: Callable[[Tensor], Tensor] | None = None,
     content: Callable[[Tensor | None], Tensor] | None = None,
 ) -> Tensor:
-    """Mean over rows of the cross-entropy of the targets over all items, or over a sample of so many draws.
+    """Mean over rows of the cross-entropy of the targets over all items, or over a sample.
 
     items: (items, width), read by rows where a sample is drawn; inputs: history items of any shape, -1 = none; targets:
     (rows, targets), which share the row evenly, unless they are weighed, -1 = none, except the first; a row whose first

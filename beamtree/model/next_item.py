@@ -1,7 +1,7 @@
-"""A model of the next item: a table of items and a sequence encoder, learned to tell what comes next from all else.
+"""A next-item model: an item embedding table and a sequence encoder, trained with a softmax over the items.
 
-It is the estimator of rectified labels, and what the tower of the score is built from. With self-attention this is
-SASRec, with a recurrent network GRU4Rec.
+It is the estimator of rectified labels, and the tower of the score is built from it. With self-attention it is SASRec,
+with a recurrent network GRU4Rec.
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,12 @@ from beamtree.model.sequence_encoder import drop_out, initialise, keep
 from beamtree.types import Float32Array, Int32Array, Int64Array
 
 HISTORIES_AT_A_TIME = 512
-"""Histories that are encoded together when scores are asked for; a small catalogue may want very many at once."""
+"""Histories that are encoded together for scoring."""
 
 
 NO_HISTORY_SHARE = 0.1
-"""Of the positions, how many are learned as if nothing had come before, where requests say something of themselves:
-what features know must not be left to histories, because some who ask have none (DropoutNet: Volkovs, Yu, Poutanen,
-NeurIPS 2017)."""
+"""Share of the positions that are trained without their history if features of requests are read, so that these also
+work for new users (DropoutNet: Volkovs, Yu, Poutanen, NeurIPS 2017)."""
 
 
 class NextItemModel(nn.Module):
@@ -75,9 +74,9 @@ class NextItemModel(nn.Module):
 
         inputs: (positions,), histories laid end to end; targets: (positions, targets), which share the position evenly,
         -1 = none, except the first; lengths: (histories,). proposal: where a sample is drawn from; generator: for it
-        and for dropout, on the model's device. seen_count: whether targets are told from the position's own history
-        too, as far as they are not in it themselves. user_features: (histories,) rows, of who acts; context:
-        (positions,) rows, in which what comes next happens.
+        and for dropout, on the model's device. seen_count: whether items of the history can be
+        negatives too, if they are not targets. user_features: (histories,) rows; context: (positions,) rows, that of
+        the next interaction.
         """
         packing = Packing(lengths, device=self.items.device)
         dropout = keep
@@ -116,7 +115,7 @@ class NextItemModel(nn.Module):
         return self._scores(histories, None)
 
     def scores_of(self, requests: Requests) -> Float32Array:
-        """Scores (requests, items), by histories and by what is known of who asks and in which context."""
+        """Scores (requests, items), by histories and by features of users and contexts."""
         return self._scores(requests.histories.latest(self.history_length), self._offsets(requests))
 
     def expectations(self, histories: Int32Array) -> Float32Array:
@@ -147,7 +146,7 @@ class NextItemModel(nn.Module):
         return None if self.offset is None else self.offset.arrays().offsets(requests)
 
     def _without_some_histories(self, encoded: Tensor, *, generator: torch.Generator) -> Tensor:
-        """What positions (positions, width) expect, some of them as if nothing had come before."""
+        """Encodings of positions (positions, width), a share of them with an empty history."""
         nothing = encoded.new_zeros(1, 1, encoded.shape[1])
         absent = torch.zeros(1, 1, dtype=torch.bool, device=encoded.device)
         drawn = torch.rand(len(encoded), 1, generator=generator, device=encoded.device)

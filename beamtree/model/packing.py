@@ -14,14 +14,14 @@ from torch.nn import functional
 
 from beamtree.types import Int64Array
 
-SHORTEST_ROW = 32
+MIN_ROW = 32
 """Rows are not shorter than this: many small products of matrices take longer than fewer ones with more to mask."""
 
 
 class Packing:
-    """Where sequences of `lengths` (sequences,), each at least 1, stand in a matrix with a row for each position.
+    """The layout of sequences of `lengths` (sequences,), each at least 1, in a matrix with a row for each position.
 
-    device: where the matrix lives.
+    device: that of the matrix.
     """
 
     def __init__(self, lengths: Int64Array, *, device: torch.device) -> None:
@@ -31,7 +31,7 @@ class Packing:
     @cached_property
     def row_length(self) -> int:
         """Positions of a row of attention."""
-        return max(SHORTEST_ROW, int(self.lengths.max()))
+        return max(MIN_ROW, int(self.lengths.max()))
 
     def latest(self, values: Tensor) -> Tensor:
         """Of values (positions,) that are not negative: what each position and those before it in its sequence have.
@@ -65,12 +65,12 @@ class Packing:
 
     @cached_property
     def cells(self) -> Tensor:
-        """Where each position (positions,) stands in the rows of attention, counted through."""
+        """The flat index of each position (positions,) in the rows of attention."""
         return torch.from_numpy(self._cells).to(self.device)
 
     @cached_property
     def positions(self) -> Tensor:
-        """Which position stands in each cell (rows, row length); in a vacant one, any."""
+        """The position in each cell (rows, row length); any position in vacant cells."""
         positions = np.zeros(self._num_rows * self.row_length, dtype=np.int64)
         positions[self._cells] = np.arange(len(self._cells))
         return torch.from_numpy(positions).view(-1, self.row_length).to(self.device)
@@ -134,8 +134,8 @@ class Packing:
 def attend(queries_keys_values: Tensor, recency: Tensor, *, packing: Packing) -> Tensor:
     """Causal attention within each of the packed sequences: (positions, width) from (positions, 3 * width).
 
-    recency: (heads, ages), added where a position looks at the one so many places before it; at least as many ages as
-    the longest sequence has positions.
+    recency: (heads, ages), a bias by the distance between two positions; at least as many ages as the longest sequence
+    has positions.
     """
     ages = _ages(packing.row_length, device=packing.device).clamp(0, recency.shape[1] - 1)
     # Unlike indexing, embedding adds the gradients of repeated rows in a fixed order.

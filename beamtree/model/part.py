@@ -82,7 +82,7 @@ MakePartOnTree = Callable[[ItemTree, Config, torch.Generator], Part]
 
 
 def check_part(name: str, part: Part, tree: ItemTree) -> None:
-    """InputError where a part says of its tables what is not so, or where a saved model would not show that it exists.
+    """InputError if a part declares tables that it does not have, or has no arrays that a saved model would show.
 
     name: what the part is called in its score.
     """

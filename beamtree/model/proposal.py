@@ -1,4 +1,4 @@
-"""Where negatives are drawn from, and how many items each of them stands for."""
+"""The proposal distribution of the sampled softmax, and the importance weight of each negative."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from beamtree.types import Float64Array, Int64Array
 
 
 class Proposal:
-    """The share of the draws that each item gets; what is drawn stands for as many items as its share is small.
+    """The probability of each item to be drawn; the importance weight is its inverse.
 
     In double precision, because the shares of millions of items are added up.
     """
@@ -23,7 +23,7 @@ class Proposal:
         return cls(0.5 * counts / max(1, counts.sum()) + 0.5 / len(counts))
 
     def draw(self, count: int, *, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The distinct items of so many draws, and how many items each of them stands for; both on the host."""
+        """The distinct items of `count` draws, and their importance weights; both on the host."""
         points = torch.rand(count, dtype=torch.float64, generator=generator, device=generator.device).cpu()
         points *= self._up_to[-1]
         places = torch.searchsorted(self._up_to, points, right=True).clamp(max=len(self._shares) - 1)

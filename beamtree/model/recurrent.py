@@ -24,7 +24,7 @@ class Recurrent(SequenceEncoder):
         self.gru = nn.GRU(width, hidden, num_layers=layers, batch_first=True)
         self.project = nn.Linear(hidden, width)
         self.final_norm: nn.Module = nn.LayerNorm(width)
-        # No weight has the size of a history, and whoever reads the stored state must know it.
+        # No weight has the length of a history as its size, so it is stored as a buffer.
         self.register_buffer("length", torch.tensor(history_length))
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ ATTENTION = "attention"
 
 
 class Score(nn.Module):
-    """o(u, n), the sum of what its parts say of node n for request u.
+    """o(u, n): the sum of the scores of its parts for node n and request u.
 
     A weight is named by its part and its name there: attention/node_table, attention/mlp.0.weight. A score is in
     evaluation mode but while its gradients are computed.

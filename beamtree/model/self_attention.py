@@ -14,10 +14,10 @@ bits depend on where among the rows a history stands."""
 
 
 class SelfAttention(SequenceEncoder):
-    """Causal self-attention over vectors of history items, which knows by how many places one came before another.
+    """Causal self-attention over vectors of history items with relative positions.
 
-    Places are relative: `recency` of a block (heads, history length) is added where an item looks at the one so many
-    places before. So whatever is learned anywhere in a sequence holds at its end, where recommendations are asked for.
+    `recency` of a block (heads, history length) is a bias by the distance between two items, so that what is learned at
+    any position of a sequence applies at its end, where recommendations are made.
     InputError where the heads do not share the width evenly.
     """
 
@@ -30,10 +30,10 @@ class SelfAttention(SequenceEncoder):
         self.final_norm = nn.LayerNorm(width)
 
     def forward(self, vectors: Tensor, *, present: Tensor, last: int | None = None, dropout: Dropout = keep) -> Tensor:
-        """What each position expects next, (rows, positions, width), for vectors (rows, positions, width).
+        """The encoding of each position, (rows, positions, width), for vectors (rows, positions, width).
 
-        present: (rows, positions), False where there is no item; whatever vector is there, it is never looked at.
-        last: only so many of the latest positions are asked for.
+        present: (rows, positions), False where there is no item; vectors there are masked.
+        last: number of latest positions to return.
         """
         length = vectors.shape[1]
         asked = length if last is None else last
@@ -80,7 +80,7 @@ class _Block(nn.Module):
     def forward(self, hidden: Tensor, *, visible: Tensor, age: Tensor, last: int, dropout: Dropout) -> Tensor:
         """The `last` positions of hidden (rows, positions, width).
 
-        visible: (rows, positions, positions), who sees whom; age: (positions, positions), how many places before.
+        visible: (rows, positions, positions), the attention mask; age: (positions, positions), distances.
         """
         rows, positions, width = hidden.shape
         parts = self.queries_keys_values(self.attention_norm(hidden)).reshape(rows, positions, 3, self.heads, -1)

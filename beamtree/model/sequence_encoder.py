@@ -38,9 +38,9 @@ def drop_out(hidden: Tensor, *, share: float, generator: torch.Generator) -> Ten
 
 
 class SequenceEncoder(nn.Module):
-    """What reads histories, each position knowing itself and what came before.
+    """A causal encoder of histories.
 
-    width: of the vectors that it reads and makes; history_length: so many of the latest items are read. Its numbers are
+    width: of the input and output vectors; history_length: number of latest items that are read. Its weights are
     undefined until `initialise` or a stored state sets them.
     """
 

@@ -40,9 +40,9 @@ def sampled_softmax_loss(
     left_out: Tensor | None = None,
     shares: Tensor | None = None,
 ) -> Tensor:
-    """The same with a sample (drawn,) of distinct items in the place of all that are not labels of the row.
+    """The same with a sample (drawn,) of distinct items as the negatives.
 
-    stand_for: (drawn,), how many items each stands for; a sample of all items, each for itself, gives the loss itself.
+    stand_for: (drawn,), importance weights; all items with weights of 1 give the full softmax.
     """
     place = sample.new_full((len(items),), -1)
     place[sample] = torch.arange(len(sample), device=sample.device)

@@ -55,9 +55,9 @@ def _of_part(part: str, arrays: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
 
 
 class TorchScores:
-    """What a score says for requests; the one that was asked for last stays prepared.
+    """Scores for requests; the latest one is cached.
 
-    A request is prepared alone, so that its scores do not depend on the company it comes in.
+    Each request is prepared alone, so that its scores do not depend on the rest of the batch.
     """
 
     def __init__(self, score: Score, requests: Requests) -> None:

@@ -57,9 +57,9 @@ class OffsetTables(nn.Module):
 class Tower(Part):
     """Scores nodes by their inner product with the encoded history.
 
-    `weight` is what the part counts in the sum: a buffer, because it is calibrated on users whom the encoder has not
-    learned from, not learned with it. dropout: the share that is dropped in training. offset: tables of the features
-    of users and contexts, buffers too; None where nothing is read of them.
+    `weight` is the weight of the part in the sum: a buffer, because it is calibrated on held-out users and not trained
+    with the encoder. dropout: the dropout rate in training. offset: tables of the features of users and contexts,
+    buffers too; None if none are read.
     """
 
     tables = node_tables = frozenset({"node_table"})

@@ -10,7 +10,7 @@ from beamtree.types import AnyArray, Float32Array, Int32Array
 
 @dataclass(frozen=True, eq=False)
 class Trend:
-    """How much each item is in demand at a moment: float32 (items,), ln(1 + faded count); empty where nobody counted.
+    """Recent demand for each item at a moment: float32 (items,), ln(1 + decayed count); empty if it was not counted.
 
     half_life, moment: in the units of the log's times.
     """

@@ -1,7 +1,7 @@
 """CPU kernels: compiled on install, with plain NumPy and torch paths where no compiler is at hand.
 
 `is_available()` says whether compiled modules are there; the other modules of this package need one. Which of them is
-taken is the matter of `variants`. All kernels share one pool of threads, sized by `set_threads`, else by the variable
+loaded is decided in `variants`. All kernels share one pool of threads, sized by `set_threads`, else by the variable
 BEAMTREE_THREADS, else by the cores of the process.
 """
 

@@ -1,4 +1,4 @@
-"""Sequence encoders as stored arrays: which kind it is, of which sizes, and what each array is called."""
+"""Sequence encoders as stored arrays: kind, sizes, and names of the arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATES = 3
 
 @dataclass(frozen=True)
 class SelfAttentionSizes:
-    """width: of vectors; history_length: so many of the latest items are read; heads share the width evenly."""
+    """width: of vectors; history_length: number of latest items that are read; heads share the width evenly."""
 
     width: int
     history_length: int
@@ -48,7 +48,7 @@ class SelfAttentionSizes:
 
 @dataclass(frozen=True)
 class RecurrentSizes:
-    """width: of vectors; history_length: so many of the latest items are read; hidden: of a state."""
+    """width: of vectors; history_length: number of latest items that are read; hidden: of a state."""
 
     width: int
     history_length: int

@@ -80,13 +80,10 @@ class Network:
         offsets = OffsetArrays.of(tables, width=len(arrays["mlp.0.bias"]))
         return cls(kernel=kernel, size=size, dtype=hidden.dtype, offsets=offsets)
 
-    def attention_weights(self, vectors: Array, nodes: Array, *, out: AnyArray | None = None) -> AnyArray:
-        """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size).
-
-        They are written to `out` where it is given.
-        """
+    def attention_weights(self, vectors: Array, nodes: Array) -> AnyArray:
+        """Weights (batch, positions, n) of history vectors (batch, positions, size) for nodes (batch, n, size)."""
         histories, places = plain(vectors), plain(nodes)
-        weights = np.empty((*histories.shape[:2], places.shape[1]), dtype=self.dtype) if out is None else out
+        weights = np.empty((*histories.shape[:2], places.shape[1]), dtype=self.dtype)
         _kernels.attention_forward(self.kernel, histories, places, weights)
         return weights
 

@@ -1,4 +1,4 @@
-"""What features of a request add to a vector of a network, computed in NumPy: a sum over its user and its context.
+"""Offsets of requests in NumPy: the summed embeddings of the features of user and context.
 
 offset of a request  =  vector of the user's features  +  vector of the context's features
 vector of features   =  sum over their entries of weight * embedding[entry]  +  vector @ projection
@@ -73,7 +73,7 @@ class OffsetArrays:
         return None if user is None and context is None else cls(user, context)
 
     def offsets(self, requests: Requests) -> Float32Array | None:
-        """(requests, width); None where the requests say nothing of who asks and in which context."""
+        """(requests, width); None if the requests have no features of users and contexts."""
         pairs = ((self.user, requests.user_features), (self.context, requests.context))
         found = [tables.vectors(features) for tables, features in pairs if tables is not None and features is not None]
         return sum(found[1:], start=found[0]) if found else None

@@ -1,4 +1,4 @@
-"""How well items fit candidate places in a new tree, summed over their training instances."""
+"""Scores of items for candidate nodes of a new tree, summed over their training instances."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
 @dataclass(frozen=True)
 class LinkArrays:
-    """Lists of items (offsets (items + 1,), items, float16 strengths), their weight, and how a history asks them."""
+    """Lists of items (offsets (items + 1,), items, float16 strengths), their weight, and the reading of a history."""
 
     offsets: Int64Array
     items: Int32Array

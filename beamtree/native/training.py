@@ -65,7 +65,7 @@ class Negatives:
     """How negatives are drawn. counts: (height,), draws for levels 1 to height; smaller levels are taken whole.
 
     sampler: "uniform" over the level, or "top_down" with the model itself. start: where top-down sampling begins, at
-    the exact softmax of the first level that is not taken whole ("level"), at the root ("root"), or anew at that of
+    the exact softmax of the first level that is not taken whole ("level"), at the root ("root"), or again at that of
     every level ("every"); "level" begins uniformly where that is the first of the last levels, which alone are learned.
     correct_positive: whether top-down q is divided by 1 - q of the positive, which makes it a distribution over the
     negatives. with_dropout: whether top-down sampling goes by scores with dropout. Other values of these three than the
@@ -139,7 +139,7 @@ def adam_rows(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
 ) -> None:
-    """Adam in place on the touched rows of a table (rows, size) and its moments; other rows stand still.
+    """Adam in place on the touched rows of a table (rows, size) and its moments; other rows are unchanged.
 
     `step` counts from 1 and corrects the bias of both moments, for all rows alike.
     """

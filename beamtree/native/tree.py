@@ -11,7 +11,7 @@ _kernel_trees: WeakKeyDictionary[ItemTree, _kernels.Tree] = WeakKeyDictionary()
 
 
 def kernel_tree(tree: ItemTree) -> _kernels.Tree:
-    """The kernels' view of a tree, made once: every step of training asks for that of the same tree."""
+    """The kernels' view of a tree, cached: every training step needs that of the same tree."""
     if tree not in _kernel_trees:
         _kernel_trees[tree] = _kernels.Tree(tree.branching, tree.item_at_leaf, tree.leaf_of_item)
     return _kernel_trees[tree]

@@ -72,7 +72,7 @@ def evaluate_fitted(
 
 
 def _held_out(fitted: Fitted, dataset: Dataset, *, group: HeldOutGroup) -> tuple[Split, HeldOut]:
-    """The split of the fit and one of its groups; DataError where the log is another one, or nobody is held out."""
+    """The split of the fit and one of its groups; DataError where the log is another one, or no users are held out."""
     if dataset.fingerprint != fitted.artefact.data_fingerprint:
         raise DataError(
             "This is not the log that the model was fitted on, so its held-out users cannot be found again. "
@@ -82,5 +82,5 @@ def _held_out(fitted: Fitted, dataset: Dataset, *, group: HeldOutGroup) -> tuple
     split = split_dataset(dataset, config=config)
     asked = split.test if group == "test" else split.validation
     if len(asked) == 0:
-        raise DataError(f"The model was fitted with data.holdout = '{config.data.holdout}': nobody is held out.")
+        raise DataError(f"The model was fitted with data.holdout = '{config.data.holdout}': no users are held out.")
     return split, asked

@@ -52,7 +52,7 @@ def fit_log(
     progress: bool | None,
     listen: Listener | None,
 ) -> Fitted:
-    """Learn from a log, then measure the test users; see `DeepTreeRetriever.fit`. config: as it was given."""
+    """Fit on a log and evaluate on the test users; see `DeepTreeRetriever.fit`. config: as given."""
     if cluster is not None and work_dir is None:
         raise InputError("A fit on a cluster needs a folder for checkpoints that all nodes share: give work_dir.")
     if items is None:
@@ -115,9 +115,9 @@ def _read(
 
 
 def _split(prepared: PreparedLog, *, strategies: Strategies, say: Listener) -> Split:
-    """Who is held out, after saying what was read and what the budgets cut short.
+    """The split, after reporting what was read and which budgets cut epochs short.
 
-    DataError, before anything is learned, where held-out users have no item that could be found.
+    DataError, before any training, if no item of the held-out users can be recommended.
     """
     dataset, config = prepared.dataset, prepared.config
     say(LogPrepared(tuple(prepared.lines())))
@@ -141,7 +141,7 @@ def _refuse_settings_that_need_items(config: Config) -> None:
 
 @contextmanager
 def _computing(cluster: Cluster | str | None, *, config: Config) -> Iterator[FitBackend]:
-    """Where the long stages of a fit are computed: in this process, or on a cluster, connected while it lasts."""
+    """The backend of a fit: this process, or a cluster that is connected meanwhile."""
     if cluster is None:
         yield LOCAL
         return

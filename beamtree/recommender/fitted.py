@@ -1,4 +1,4 @@
-"""What a model carries once it was fitted, updated or loaded."""
+"""The state of a model after a fit, an update or loading."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

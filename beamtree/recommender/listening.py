@@ -1,4 +1,4 @@
-"""Who is told of the events of a training: a listener, a progress bar, or the log."""
+"""The receiver of training events: a given listener, a progress bar, or the log."""
 
 import logging
 from contextlib import AbstractContextManager, nullcontext
@@ -12,9 +12,9 @@ def listening(listen: Listener | None, *, progress: bool | None) -> AbstractCont
     """The given listener, a progress bar, or the log. progress: None = a bar in a terminal and in a notebook."""
     if listen is not None:
         return nullcontext(listen)
-    from beamtree.progress import is_watched, progress_on_stderr
+    from beamtree.progress import is_interactive, progress_on_stderr
 
-    if is_watched() if progress is None else progress:
+    if is_interactive() if progress is None else progress:
         return progress_on_stderr()
     return nullcontext(log_event)
 

@@ -1,4 +1,4 @@
-"""The public model: what can be asked of it, each answered by the room where that is done."""
+"""The public interface, `DeepTreeRetriever`: each method delegates to the package that does the work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -378,7 +378,7 @@ class DeepTreeRetriever:
 
     @property
     def fitted(self) -> Fitted:
-        """What it has learned and from what; InputError before `fit` or `load`."""
+        """The fitted model with its data; InputError before `fit` or `load`."""
         if self._fitted is None:
             raise InputError(
                 "This model has not learned anything yet: call fit(log) or DeepTreeRetriever.load(folder)."
@@ -387,7 +387,7 @@ class DeepTreeRetriever:
 
     @property
     def recommender(self) -> Recommender:
-        """The part that answers; InputError before `fit` or `load`."""
+        """The recommender over the model; InputError before `fit` or `load`."""
         return self.fitted.recommender
 
     @property

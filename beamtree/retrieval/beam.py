@@ -1,7 +1,7 @@
 """Beam search down the tree for one request, over any function that scores nodes.
 
 This is the reference: the native search gives the same items in the same order. A scorer is a function from a level and
-its nodes to their scores; eligibility tells how many leaves below a node may be returned.
+its nodes to their scores; eligibility counts the leaves below a node that may be returned.
 """
 
 from collections.abc import Callable

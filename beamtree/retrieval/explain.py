@@ -15,7 +15,7 @@ from beamtree.model.memory import Memory, Reason
 from beamtree.retrieval.beam import ScoreNodes, beam_search, widened
 from beamtree.retrieval.engine import Engine, scores_of
 from beamtree.retrieval.request import Explanation, HistoryEvidence
-from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer
+from beamtree.retrieval.scorers import ReplaceableMemory, arrays_by_part, build_scorer
 from beamtree.scorer import Scorer
 from beamtree.tree.filters import Eligibility
 from beamtree.tree.item_tree import ItemTree
@@ -28,7 +28,7 @@ MAX_REASONS = 5
 MAX_DROPPED = 1000
 
 MAX_LEFT_OUT = 20
-"""So many of the latest items of a history are left out, one at a time, to see what the tower owes to each."""
+"""Number of latest items of a history that are left out, one at a time, to attribute the tower's score."""
 
 TOWER = "tower"
 MEMORY = "memory"
@@ -78,7 +78,7 @@ class Explainer:
     def remember(self, memory: Memory) -> None:
         """Explain with another counted memory."""
         scorer = self.scorers[MEMORY]
-        if isinstance(scorer, RemembersAnew):
+        if isinstance(scorer, ReplaceableMemory):
             self.memory, self.scorers = memory, {**self.scorers, MEMORY: scorer.with_memory(memory)}
 
     def prepare(self, requests: Requests) -> "Explanations":

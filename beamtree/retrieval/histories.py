@@ -46,7 +46,7 @@ class LogHistories:
 
 
 def stored_history(request: RecommendRequest, histories: HistoryStore | None) -> Sequence[Id] | pl.Series | None:
-    """The stored history of the user who asks, None where there is none.
+    """The stored history of the request's user, None if there is none.
 
     InputError where no histories are stored, UnknownUsersError where the request refuses unknown users.
     """

@@ -28,7 +28,7 @@ from beamtree.retrieval.engine import Engine
 from beamtree.retrieval.explain import Explainer, SearchTrace, trace_search
 from beamtree.retrieval.histories import HistoryStore, stored_history
 from beamtree.retrieval.request import Explanation, Recommendations, RecommendOptions, RecommendRequest
-from beamtree.retrieval.scorers import RemembersAnew, arrays_by_part, build_scorer, tell_items
+from beamtree.retrieval.scorers import ReplaceableMemory, arrays_by_part, bind_items, build_scorer
 from beamtree.types import AnyArray, Int32Array
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Recommender:
     ) -> None:
         self.artefact = artefact
         self._made_by = dict(parts or {})
-        self._parts = tell_items(parts, artefact.item_table)
+        self._parts = bind_items(parts, artefact.item_table)
         self.engine = Engine(
             build_scorer(artefact.weights, artefact.tree, config=artefact.config, parts=self._parts), artefact.tree
         )
@@ -132,7 +132,7 @@ class Recommender:
         InputError where the score is not searched by the kernels.
         """
         scorer = self.engine.scorer
-        if not isinstance(scorer, RemembersAnew):
+        if not isinstance(scorer, ReplaceableMemory):
             raise InputError("Only a score that the kernels search can be given another memory: fit the model again.")
         self.engine = Engine(scorer.with_memory(memory), self.artefact.tree)
         self._remembered = memory

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class RemembersAnew(Scorer, Protocol):
+class ReplaceableMemory(Scorer, Protocol):
     """A scorer whose memory can be replaced without rebuilding it."""
 
     def with_memory(self, memory: Memory) -> Scorer:
@@ -68,13 +68,13 @@ def build_scorer(
     return build_torch_scorer(weights, tree, config=config, parts=makers)
 
 
-def tell_items(parts: "Mapping[str, MakePart] | None", item_table: pl.DataFrame) -> "dict[str, MakePartOnTree]":
+def bind_items(parts: "Mapping[str, MakePart] | None", item_table: pl.DataFrame) -> "dict[str, MakePartOnTree]":
     """Factories of the parts, bound to the item table (one row per dense item)."""
 
-    def told(make: "MakePart") -> "MakePartOnTree":
+    def bound(make: "MakePart") -> "MakePartOnTree":
         return lambda tree, config, generator: make(tree, config, generator=generator, item_table=item_table)
 
-    return {name: told(make) for name, make in (parts or {}).items()}
+    return {name: bound(make) for name, make in (parts or {}).items()}
 
 
 def check_part_names(names: Iterable[str]) -> None:

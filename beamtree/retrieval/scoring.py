@@ -80,8 +80,8 @@ def score_pairs(
     """Each pair (user_id, item_id) with its score, in the order of the pairs.
 
     The score is null where the model does not know the item or it was removed, and where it knows neither an item of
-    the user's history in the log nor a feature of the request. user_table: what is known of users; context: in which
-    all of them ask. FeatureError for unknown columns and values of another type.
+    the user's history in the log nor a feature of the request. user_table: features of users; context: that of
+    all requests. FeatureError for unknown columns and values of another type.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))
     users, items = (

@@ -14,7 +14,7 @@ Similarity = Literal["embedding", "memory"]
 
 ROWS_AT_A_TIME = 65_536
 _PARTS_OF: dict[Similarity, tuple[str, ...]] = {"embedding": ("attention", "tower"), "memory": ("memory",)}
-"""The parts of a score that can tell; the first that a model has does."""
+"""The parts of a score for each similarity; the first one that a model has is used."""
 
 
 class SimilarItems:
@@ -28,7 +28,7 @@ class SimilarItems:
     def near(self, item: int, *, count: int, by: Similarity | None = None) -> tuple[Int64Array, Float32Array]:
         """The dense items nearest to a dense item and how near they are.
 
-        InputError for a count below 1, and for what the model cannot tell.
+        InputError for a count below 1, and for a similarity that the model lacks.
         """
         if count < 1:
             raise InputError(f"Expected at least 1 item to be asked for, got {count}.")

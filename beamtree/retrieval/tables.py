@@ -40,9 +40,9 @@ def recommend_histories(
     """The best k items for each history of raw ids, oldest first: columns request, item_id, score, rank.
 
     With explanations also a column for each part of the score, because_of: ids of the history, strongest first, and
-    reason_parts: the part of the score that each of these speaks through.
+    reason_parts: the part of the score that each of them contributes to.
     Unknown ids are skipped. A history with no known item gets the most popular items, with null scores, or raises
-    ColdStartError, as the options say, unless features say something of it. user_features, context: values by column
+    ColdStartError, as the options say, unless it has known features. user_features, context: values by column
     for each history. Fewer than k rows come back only where fewer items are eligible.
     """
     listed = list_of_histories(histories)
@@ -109,7 +109,7 @@ def recommend_users(
 ) -> UserRecommendations:
     """Recommendations for users of a log, all of them by default, made while they are iterated over.
 
-    allow_lists: as in `UserRecommendations`; user_table: what is known of users; context: in which all of them ask.
+    allow_lists: as in `UserRecommendations`; user_table: features of users; context: that of all requests.
     UnknownUsersError for users that the log does not have.
     """
     histories = LogHistories(settle_ties(interactions, config=recommender.artefact.config))

@@ -1,4 +1,4 @@
-"""How much of an epoch the budgets of the settings allow, said before anything is learned."""
+"""The share of an epoch that the limits of the settings allow, reported before training."""
 
 import numpy as np
 

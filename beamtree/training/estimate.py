@@ -1,4 +1,4 @@
-"""Training the estimator: SASRec on the training sequences, stopped by validation, and kept for the next run."""
+"""Training the next-item model (GRU4Rec or SASRec) on the training sequences, with early stopping."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from beamtree.types import AnyArray
 CPU = torch.device("cpu")
 
 POSITIONS_OF_A_PART = 400
-"""A batch is not divided into parts smaller than about this: their matrices would be too small to be fast."""
+"""The smallest size of a part of a batch: smaller matrices would be slow."""
 
 ValidateEstimator = Callable[[Estimator], Mapping[str, float]]
 
@@ -41,9 +41,9 @@ ValidateEstimator = Callable[[Estimator], Mapping[str, float]]
 class EstimatorRun:
     """How an estimator is trained and watched.
 
-    validate: its metrics on the validation users; None trains to the end of the schedule. should_stop: asked after
-    every step; a yes raises InterruptedTraining once the state is kept. seen_count: whether targets are told from items
-    of their own history too; no, where such items are never recommended. train: where the training is carried out.
+    validate: its metrics on the validation users; None trains to the end of the schedule. should_stop: polled after
+    every step; True raises InterruptedTraining once the state is saved. seen_count: whether items of the history can
+    be negatives; False if they are never recommended. train: runs the training.
     """
 
     settings: EstimatorSettings
@@ -64,9 +64,9 @@ EstimatorT = TypeVar("EstimatorT", bound=Estimator, covariant=True)
 
 @dataclass(frozen=True)
 class TrainedEstimator(Generic[EstimatorT]):
-    """A trained estimator, the seconds that its training took, and whether it was found instead of trained now.
+    """A trained estimator, the seconds that its training took, and whether it was loaded instead of trained.
 
-    optimiser: its arrays by name when training ended, for those who go on from there.
+    optimiser: its arrays at the end of training, to continue from.
     """
 
     estimator: EstimatorT
@@ -86,10 +86,10 @@ def load_or_train_estimator(
     content: FeatureVectors | None = None,
     features: DatasetFeatures = NO_FEATURES,
 ) -> TrainedEstimator[NextItemModel]:
-    """The estimator that the store keeps, or a new one, trained from where an interrupted run left it.
+    """The estimator in the store, or a new one; an interrupted training is resumed.
 
-    content: what features add to the items' vectors, before learning. features: of users and contexts. While another
-    run trains it, this one waits.
+    content: the initial feature vectors of the items. features: of users and contexts. If another run is training the
+    same estimator, this one waits for it.
     """
     estimator = NextItemModel(
         run.settings,
@@ -115,10 +115,9 @@ def load_or_train_estimator(
 def sequence_learner(
     encoder: NextItemModel, *, windows: TrainingWindows, seed: int, seen_count: bool = True
 ) -> ModuleLearner[NextItemModel]:
-    """Learns an encoder to tell the targets of the windows from all other items, or from a sample of them.
+    """Trains an encoder with a full or sampled softmax over the items. seen_count: as in `EstimatorRun`.
 
-    seen_count: as in `EstimatorRun`.
-    On the CPU a batch is divided between as many threads as torch uses now, unless it is small.
+    On the CPU a batch is divided among as many threads as torch uses now, unless it is small.
     """
     proposal = Proposal.half_by_frequency(windows.counts(len(encoder.items)))
 
@@ -136,8 +135,8 @@ def sequence_learner(
 
     def divide(batch: WindowBatch) -> list[BatchPart]:
         positions = len(batch.inputs)
-        most_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
-        parts = batch.divided(min(most_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
+        max_parts = torch.get_num_threads() if encoder.items.device.type == "cpu" else 1
+        parts = batch.divided(min(max_parts, max(1, round(positions / POSITIONS_OF_A_PART))))
         return [BatchPart(part, len(part.inputs) / positions) for part in parts]
 
     return ModuleLearner(encoder, loss=loss, seed=seed, tables=encoder.sparse_tables, divide=divide)

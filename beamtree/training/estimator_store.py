@@ -1,6 +1,6 @@
-"""Where estimators are kept: a folder for each combination of data, split and settings, so that runs can share one.
+"""A cache of trained networks: one folder for each combination of data, split and settings, shared by runs.
 
-Runs that need the same one at the same time train it once: the later one waits.
+Concurrent runs that need the same network train it once: the later one waits.
 """
 
 import hashlib
@@ -32,14 +32,14 @@ from beamtree.types import AnyArray
 
 KIND = "finished estimator"
 LEARNING_VERSION = 6
-"""Of the way of learning: what was learned in an earlier one is not found."""
+"""Version of the training procedure: networks of other versions are not reused."""
 
 
 @dataclass(frozen=True)
 class EstimatorStore:
-    """One estimator's place: the finished one, and beside it the checkpoint of one that is still being trained.
+    """The folders of one network: of the finished one, and of the checkpoint of an unfinished training.
 
-    Everything but `load` belongs inside `claimed`.
+    All methods except `load` must be called inside `claimed`.
     """
 
     finished: Path
@@ -53,7 +53,7 @@ class EstimatorStore:
 
     @property
     def identity(self) -> Identity:
-        """Whose both are: all that decides an estimator is in its key."""
+        """The key: it covers everything that determines an estimator."""
         return Identity(self.key)
 
     @property
@@ -63,10 +63,10 @@ class EstimatorStore:
 
     @contextmanager
     def claimed(self, *, on_wait: Callable[[str], None], should_stop: Callable[[], bool]) -> Iterator[None]:
-        """Inside, no other run trains this estimator; whoever had to wait should look first whether it is finished.
+        """Lock this estimator against other runs; after waiting for the lock, check first whether it is finished.
 
-        on_wait: called once if another run is inside, with words for it; should_stop: asked while waiting,
-        InterruptedTraining if so.
+        on_wait: called once with a description of the holder if another run has the lock; should_stop: polled while
+        waiting; True raises InterruptedTraining.
         """
         lock = self.finished.with_name(f"{self.finished.name}.lock")
         with exclusive(lock, on_wait=on_wait, should_stop=should_stop):
@@ -86,14 +86,14 @@ class EstimatorStore:
         return {} if kept is None else kept.group("optimiser")
 
     def save(self, estimator: nn.Module, *, seconds: float, optimiser: Mapping[str, AnyArray] | None = None) -> None:
-        """Keep a finished estimator and its optimiser's arrays, and forget how it came about."""
+        """Save a finished estimator with its optimiser's arrays, and delete its checkpoint."""
         kept = Checkpoint({"seconds": seconds}, {"model": module_arrays(estimator), "optimiser": optimiser or {}})
         save_checkpoint(self.finished, kept, kind=KIND, identity=self.identity)
         shutil.rmtree(self.unfinished, ignore_errors=True)
 
 
 def estimator_key(settings: EstimatorSettings, *, split: Split, validation_users: HeldOut, **rest: Any) -> str:
-    """A name for what decides an estimator: settings, training spans, the users it is validated on, and the rest."""
+    """A hash of everything that determines an estimator: settings, training spans, validation users, and the rest."""
     described = settings.model_dump(mode="json")
     return learning_key(described, split=split, validation_users=validation_users, **rest)
 

@@ -1,4 +1,4 @@
-"""What training reports while it runs. Whoever listens (progress bar, log lines, a test) is passed in."""
+"""Events of a training; listeners (progress bar, log lines, a test) are passed in."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""One process at a time: a lock file that the operating system releases when its holder ends, however it ends.
+"""Lock files that the operating system releases when their process ends, even if it is killed.
 
-While it is held the file says who holds it. A killed process leaves behind an unlocked file, which blocks nobody.
+A lock file names its holder. A killed process leaves an unlocked file behind, which blocks no other process.
 """
 
 import errno
@@ -32,10 +32,11 @@ def exclusive(
     should_stop: Callable[[], bool],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Inside, nobody else is inside with the same path, on this machine or where the file system passes locks on.
+    """Hold the lock of a path, on this machine and wherever the file system shares locks.
 
-    on_wait: called once if somebody is, with words for who; it may raise instead of waiting. should_stop: asked while
-    waiting; a yes raises InterruptedTraining. The file is removed at the end. ArtefactError where it cannot be written.
+    on_wait: called once with a description of the holder if the lock is taken; it may raise instead of waiting.
+    should_stop: polled while waiting; True raises InterruptedTraining. The file is removed at the end. ArtefactError if
+    it cannot be written.
     """
     held = _open_and_take(path)
     if held is None:
@@ -53,7 +54,7 @@ def exclusive(
 
 @contextmanager
 def claimed_folder(folder: Path, *, otherwise: str) -> Iterator[None]:
-    """Inside, no other fit writes to this folder; where one does, InputError says who, and what to do otherwise."""
+    """Lock a folder against other fits; InputError if one has it, with its name and the remedy `otherwise`."""
 
     def refuse(holder: str) -> None:
         raise InputError(
@@ -66,7 +67,7 @@ def claimed_folder(folder: Path, *, otherwise: str) -> Iterator[None]:
 
 
 def _open_and_take(path: Path) -> TextIO | None:
-    """The file, locked and with this process's name in it; None where another process has the lock."""
+    """The open file, locked and naming this process; None if another process has the lock."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -86,7 +87,7 @@ def _open_and_take(path: Path) -> TextIO | None:
 
 
 def _take(stream: TextIO) -> bool:
-    """Take the lock if it is free, and say so; closing the file gives it back."""
+    """Whether the lock was free and is taken now; closing the file releases it."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

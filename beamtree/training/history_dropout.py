@@ -1,4 +1,4 @@
-"""Attention that reads features learns some instances without their histories, because some who ask have none."""
+"""History dropout for attention that reads features: some instances lose their histories, as for new users."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which of the next interactions after a history are its targets."""
+"""The choice of targets among the next interactions after a history."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,10 +13,10 @@ from beamtree.types import NOTHING, Float32Array, Int32Array, Int64Array
 
 @dataclass(frozen=True)
 class TargetHorizon:
-    """Targets are drawn from the next `length` interactions that may be one, each being as likely; 1: the very next.
+    """Targets are drawn uniformly from the next `length` interactions that may be targets; 1: the very next.
 
-    each: so many of them together, neighbours in the sequence, which is bent to a ring for it. A draw depends on seed,
-    epoch and the number of what it is for.
+    each: number of targets per instance, consecutive in the sequence, which wraps around. A draw depends on seed, epoch
+    and the number of the instance.
     """
 
     length: int = 1

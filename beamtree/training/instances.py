@@ -20,12 +20,12 @@ VERY_NEXT = TargetHorizon()
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What a step learns from: whole histories, and the items that followed them.
+    """A training batch: whole histories, and the items that followed them.
 
     targets: (instances, targets), -1 where an instance has fewer; the targets of an instance share its negatives.
     level_weights: (instances, targets, height), the label of each target's ancestor on each level; None where all are
     1, shared evenly by the targets of an instance. users: (instances,), dense; times: (instances,), of the very next
-    interaction after each history. Users and times are None where nobody knows them. target_weights: (instances,
+    interaction after each history. Users and times are None if they are not known. target_weights: (instances,
     targets), what each target counts beside its label, about 1 on average; None where all count alike. user_features,
     context: (instances,) rows, of the users and of the very next interaction; None where nothing is read.
     """

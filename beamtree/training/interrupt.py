@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a polite request: the step at hand is finished and saved; a second one stops at once."""
+"""Graceful Ctrl-C and SIGTERM: the current step is finished and saved; a second signal stops at once."""
 
 import signal
 import threading

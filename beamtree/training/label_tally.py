@@ -1,4 +1,4 @@
-"""What the labels of a round come to on each level: every instance met counts once, however often a run is started."""
+"""Mean labels by level in a round: every instance counts once, even if the run is restarted."""
 
 from collections.abc import Mapping, Sequence
 

@@ -18,9 +18,9 @@ BLOCK = 128
 class LabelCache:
     """Arrays with one row per instance, filled as instances are asked for.
 
-    answer: arrays (rows, ...) for a batch of rows. It is always given BLOCK rows, repeated where fewer are needed: with
-    one shape for all, what it says of an instance does not depend on the company it comes in.
-    seconds: what the answers took so far. Arrays are kept in memory alone: a resumed run asks again.
+    answer: arrays (rows, ...) for a batch of rows. It always gets BLOCK rows, padded by repeating rows: with one shape,
+    the result for an instance does not depend on the others in its batch.
+    seconds: the time that the answers took so far. Arrays are kept in memory only: a resumed run computes them again.
     """
 
     def __init__(self, instances: TrainingInstances, answer: Callable[[Batch], tuple[AnyArray, ...]]) -> None:

@@ -69,7 +69,7 @@ class RectifiedLabels:
 
 
 def given(estimator: Estimator | None) -> Estimator:
-    """The estimator that labels ask; InputError where there is none."""
+    """The estimator of rectified labels; InputError if there is none."""
     if estimator is None:
         raise InputError("Expected an estimator, which rectified labels ask, got none. Give one, or take plain labels.")
     return estimator

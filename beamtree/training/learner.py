@@ -1,4 +1,4 @@
-"""Learning in two calls, what a batch says and what is made of it, so that gradients can be added up in between."""
+"""Training steps as two calls, gradients and update, so that gradients can be summed over workers in between."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -10,19 +10,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from beamtree.config import TrainingSettings
 from beamtree.errors import InputError
 from beamtree.model.score import Score
-from beamtree.training.gradients import Gradients
+from beamtree.training.gradients import Gradients, TouchedRows
 from beamtree.training.history_dropout import without_some_histories
 from beamtree.training.instances import Batch, one_target_each
 from beamtree.training.losses import sampled_softmax_loss
 from beamtree.training.negatives import Draws
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import numpy_generator, torch_generator
-from beamtree.training.touched_rows import TouchedRows
 from beamtree.types import AnyArray
 
 
 class Learner(Protocol):
-    """A model that is being learned, with its optimiser."""
+    """A model in training, with its optimiser."""
 
     def gradients(self, batch: Any, *, step: int) -> Gradients:
         """Loss and gradients of a batch; changes nothing. `step` counts from 0 and decides all randomness."""
@@ -45,12 +44,12 @@ class Learner(Protocol):
         ...
 
     def restore_optimiser(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Take up the state that `optimiser_arrays` gave."""
+        """Restore the state that `optimiser_arrays` gave."""
         ...
 
 
 class TorchLearner:
-    """Learns any score in torch, on the device that the score lives on."""
+    """Trains any score in torch, on the device of the score."""
 
     def __init__(self, score: Score, *, draws: Draws, settings: TrainingSettings) -> None:
         self.score = score
@@ -61,7 +60,7 @@ class TorchLearner:
     def gradients(self, batch: Batch, *, step: int) -> Gradients:
         """The loss, the mean over instances and learned levels, and its gradients. No pass touches a whole table.
 
-        InputError where a part reads a table without `read`: its rows would not learn.
+        InputError where a part reads a table without `read`: its rows would not be updated.
         """
         seed, device, learned = self._settings.seed, self.score.device, self.score.learned_levels()
         told = without_some_histories(batch, self.score, generator=numpy_generator(seed, "no history", step))
@@ -126,8 +125,8 @@ class TorchLearner:
         self._optimiser.restore(arrays)
 
     def _at_a_time(self, levels: list[int]) -> Iterator[list[int]]:
-        """Level by level on a CPU, whose cache a level's intermediates fit; all together where batch statistics or an
-        accelerator want them so."""
+        """One level at a time on a CPU, so that intermediates fit in its cache; all together on an accelerator or with
+        batch statistics."""
         is_together = self.score.device.type != "cpu" or bool(_running_statistics(self.score))
         step = len(levels) if is_together else 1
         return (levels[first : first + step] for first in range(0, len(levels), step))

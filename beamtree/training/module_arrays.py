@@ -1,4 +1,4 @@
-"""The weights of a torch module as arrays by name, as checkpoints and the artefact hold them."""
+"""The weights of a torch module as arrays by name, as in checkpoints and artefacts."""
 
 from collections.abc import Mapping
 

@@ -14,7 +14,7 @@ from beamtree.training.checkpoint import Arrays
 from beamtree.training.gradients import Gradients, RowGradient
 from beamtree.training.module_arrays import load_module_arrays, module_arrays
 from beamtree.training.randomness import torch_generator
-from beamtree.training.rows import RowAdam
+from beamtree.training.rows import NativeRowAdam, RowAdam
 from beamtree.training.worker_threads import WorkerThreads
 from beamtree.types import AnyArray
 
@@ -175,8 +175,5 @@ def _by_rows(gradient: Tensor) -> RowGradient:
 
 def _row_adam_of(table: Tensor) -> type[RowAdam]:
     """The kernels' where they can reach the table, else torch's."""
-    if not native.is_available() or table.device.type != "cpu" or table.dtype != torch.float32:
-        return RowAdam
-    from beamtree.training.native_rows import NativeRowAdam
-
-    return NativeRowAdam
+    in_kernels = native.is_available() and table.device.type == "cpu" and table.dtype == torch.float32
+    return NativeRowAdam if in_kernels else RowAdam

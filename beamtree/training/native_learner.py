@@ -15,9 +15,9 @@ from beamtree.native.training import Dropout, Negatives, learn_batch
 from beamtree.training.gradients import Gradients, RowGradient
 from beamtree.training.history_dropout import without_some_histories
 from beamtree.training.instances import Batch
-from beamtree.training.native_rows import NativeRowAdam
 from beamtree.training.optimiser import ScoreOptimiser
 from beamtree.training.randomness import numpy_generator, seed_for
+from beamtree.training.rows import NativeRowAdam
 from beamtree.training.worker_threads import one_torch_thread
 from beamtree.types import AnyArray
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The nodes that compete on each level for each instance; column 0 is the positive, the target's ancestor.
+    """The positive and the negatives of each instance on each level; column 0 is the positive, the target's ancestor.
 
     node_rows: (levels, instances, columns), nodes numbered over the whole tree, -1 where a column holds none, and
     throughout on levels that are not learned.
@@ -32,7 +32,7 @@ class Candidates:
 
 
 class Draws(Protocol):
-    """Picks the competitors of a batch on the levels of one tree."""
+    """Draws the candidates of a batch on the levels of one tree."""
 
     def draw(self, batch: Batch, *, generator: np.random.Generator) -> Candidates:
         """Candidates for each level and instance; the instances have one target each."""
@@ -49,12 +49,12 @@ class NegativeSampler(Protocol):
         """Its draws for a score over a tree, in torch; InputError for a score that it cannot draw by."""
 
     def in_kernels(self, tree: ItemTree) -> Negatives | None:
-        """The same in the compiled kernels; None where they do not know it, so that the score is learned in torch."""
+        """The same in the compiled kernels; None if they do not support it and the score has to be trained in torch."""
 
 
 @dataclass(frozen=True)
 class UniformSampler:
-    """DTR(U): `count` negatives on each level, every node of it as likely."""
+    """DTR(U): `count` negatives on each level, drawn uniformly."""
 
     count: int
 
@@ -76,7 +76,7 @@ class UniformSampler:
 
 
 class UniformNegatives:
-    """Every other node of a level is as likely; levels that fit are taken whole."""
+    """Uniform over the nodes of a level; levels that fit are taken whole."""
 
     def __init__(self, tree: ItemTree, *, counts: Int64Array, levels: Sequence[int] | None = None) -> None:
         """counts: (height,), negatives for levels 1 to height. levels: those that are learned; None is all of them."""

@@ -1,4 +1,4 @@
-"""Adam for a whole score: torch's own for the small weights, by rows for the tables, with one state to save."""
+"""The optimiser of a score: torch's Adam for the small weights, row-wise Adam for the tables, one state to save."""
 
 from collections.abc import Mapping
 

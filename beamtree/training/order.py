@@ -1,4 +1,4 @@
-"""Which instances make up the batch of a step: a new shuffle each epoch, a pure function of (seed, step)."""
+"""The order of training instances: reshuffled each epoch, a pure function of (seed, step)."""
 
 import numpy as np
 

@@ -39,7 +39,7 @@ class PathSteps:
         return Paths(nodes[chosen], log_q[rows[:, None], chosen], log_q[rows, positive])
 
     def uniformly(self, instances: int, *, level: int, generator: np.random.Generator) -> Paths:
-        """Draws from a level whose nodes are all as likely."""
+        """Uniform draws from the nodes of a level."""
         nodes = self.occupied[level]
         drawn = nodes[generator.integers(len(nodes), size=(instances, self._count))]
         log_q = np.float32(-np.log(len(nodes)))

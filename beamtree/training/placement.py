@@ -1,4 +1,4 @@
-"""Where items stand in a new tree, and what the nodes' embeddings start from there: by auction, or as published."""
+"""Assignment of the items to the leaves of a new tree, and initial node embeddings: by auction, or as published."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ TransferRows = Callable[[AnyArray, ItemTree, ItemTree], AnyArray]
 
 
 class Placement(Protocol):
-    """A choice that holds for every round of a fit."""
+    """How items are reassigned between rounds, the same in every round of a fit."""
 
     @property
     def name(self) -> str:
@@ -36,7 +36,7 @@ class Placement(Protocol):
 
     @property
     def transfer(self) -> TransferRows:
-        """What the embeddings start from in the new tree."""
+        """The initial embeddings in the new tree."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def move_leaf_rows(node_table: AnyArray, old: ItemTree, new: ItemTree) -> AnyArr
 
 
 def keep_rows(node_table: AnyArray, old: ItemTree, new: ItemTree) -> AnyArray:
-    """The table as it is: embeddings belong to nodes, whatever items stand there."""
+    """The table unchanged: embeddings stay with their nodes."""
     del old, new
     return node_table
 
 
 AUCTION = StagedPlacement("auction", assign_by_auction, move_leaf_rows)
-"""A sum of scores that is nearly the highest; a leaf's embedding goes with its item."""
+"""A near-optimal sum of scores; a leaf embedding moves with its item."""
 
 PUBLISHED = StagedPlacement("published", assign_residents_first, keep_rows)
-"""As in the published code: an item that stays goes before any that arrives; embeddings stay with their leaf."""
+"""As in the published code: an item that stays takes precedence over new ones; embeddings stay with their leaf."""

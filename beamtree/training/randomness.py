@@ -1,4 +1,4 @@
-"""Random numbers as a function of (seed, purpose, step): a resumed run draws what it would have drawn."""
+"""Random numbers as a function of (seed, purpose, step): a resumed run draws the same ones."""
 
 from typing import Literal
 

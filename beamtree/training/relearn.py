@@ -1,8 +1,8 @@
-"""Learning the tree: items are placed anew, from the root down, where their own instances score best (Eq. 28).
+"""Relearning the tree: items are reassigned from the root down to the nodes where their instances score best (Eq. 28).
 
-All items start at the root. A stage takes them from the nodes of one level to nodes `stride` levels deeper: each item
-goes, within the capacities, to the candidate below its node that its training instances prefer. The history is read
-through the old tree throughout.
+All items start at the root. A stage moves them from the nodes of one level to nodes `stride` levels deeper: each item
+goes, within the capacities, to the candidate below its node that its training instances score highest. Histories are
+read through the old tree in all stages.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from beamtree.tree.auction import assign_by_auction
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import NOTHING, Float64Array, Int64Array
 
-MOST_CANDIDATES = 128
+MAX_CANDIDATES = 128
 INSTANCES_AT_A_TIME = 2048
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One step down: items stand below nodes of `upper` and go to nodes of `lower`."""
+    """One step down the tree: items below nodes of level `upper` are assigned to nodes of level `lower`."""
 
     upper: int
     lower: int
@@ -36,7 +36,7 @@ Each instance of the batch has one target."""
 
 @dataclass(frozen=True, eq=False)
 class StageScoring:
-    """What the scores of a stage are added up from.
+    """The input of the scores of a stage.
 
     chosen: the instances that count; node_of_item: (items,), the upper node below which each item is placed.
     """
@@ -50,12 +50,12 @@ class StageScoring:
 
 
 ScoreCandidates = Callable[[StageScoring, Callable[[], None]], Float64Array]
-"""Adds the scores of a stage up, as `score_candidates` does; what is called before each batch comes second."""
+"""Sums the scores of a stage as `score_candidates` does; the second argument is called before each batch."""
 
 
 @dataclass(frozen=True)
 class Relearned:
-    """A new tree, and what was gained.
+    """A new tree, and its gain.
 
     score_before, score_after: the summed log-likelihood of the old and of the new placement in the first stage, where
     all items choose among the same candidates.
@@ -78,11 +78,11 @@ def relearn_tree(
     score: ScoreCandidates | None = None,
     on_step: Callable[[], None] = lambda: None,
 ) -> Relearned:
-    """Place every item anew. stride: levels per stage; None takes the most that keep the candidates at 128 or fewer.
+    """Reassign every item. stride: levels per stage; None takes the largest with at most 128 candidates.
 
-    instances_per_item: read at most so many instances of each item, the first ones; None reads all.
+    instances_per_item: read at most this number of instances of each item, the first ones; None reads all.
     on_step: called before each batch of instances and before each group is assigned; it may raise to stop.
-    score: adds the scores of a stage up; None does it here.
+    score: sums the scores of a stage; None does it in this process.
     """
     instances = instances.with_one_target()
     chosen = _capped(instances, tree.num_items, most=instances_per_item)
@@ -112,10 +112,10 @@ def relearn_tree(
 
 
 def stages(tree: ItemTree, *, stride: int | None = None) -> list[Stage]:
-    """The way from the root to the leaves in strides; by default the largest whose candidates stay at 128 or fewer."""
+    """The stages from the root to the leaves; by default with the largest stride of at most 128 candidates."""
     if stride is None:
         stride = 1
-        while tree.branching ** (stride + 1) <= MOST_CANDIDATES:
+        while tree.branching ** (stride + 1) <= MAX_CANDIDATES:
             stride += 1
     return [Stage(upper, min(upper + stride, tree.height)) for upper in range(0, tree.height, stride)]
 

@@ -1,4 +1,4 @@
-"""Rounds of learning the model and the tree in turn: where the alternation stands, and how that is kept on disk."""
+"""The state between rounds of training the model and relearning the tree, and how it is saved."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Rounds:
         return cls(0, tree, start, best_round=0, best_tree=tree, best_weights=start)
 
     def finish(self, weights: Mapping[str, AnyArray], report: dict[str, Any], *, score: float | None) -> None:
-        """Take over what a round learned. Without a score, the latest round counts as the best."""
+        """Store the weights of a round. Without a validation score, the latest round counts as the best."""
         self.weights = copied(weights)
         self.reports.append(report)
         if score is None or self.best_score is None or score > self.best_score:
@@ -51,14 +51,14 @@ class Rounds:
         self.round += 1
 
     def replant(self, tree: ItemTree, *, transfer: TransferRows, node_tables: Iterable[str]) -> None:
-        """Go on with a new tree of the same shape; node_tables: the weights with a row for each node."""
+        """Continue with a new tree of the same shape; node_tables: the weights with a row for each node."""
         moved = {name: transfer(self.weights[name], self.tree, tree) for name in node_tables}
         self.weights = {**self.weights, **moved}
         self.tree = tree
 
 
 def round_seed(seed: int, round_number: int) -> int:
-    """A seed of its own for each round; the first keeps the run's."""
+    """A different seed for each round; the first is that of the run."""
     return (seed + round_number * 0x9E3779B1) % 2**32
 
 
@@ -98,6 +98,6 @@ def load_rounds(directory: Path, *, identity: Identity) -> Rounds | None:
 
 
 def forget_rounds(work_directory: Path) -> None:
-    """Make a later resumption start from the beginning, whatever rounds an earlier run left in this folder."""
+    """Delete the rounds of an earlier run from this folder, so that a fit starts from the beginning."""
     for directory in (work_directory / "rounds", *work_directory.glob("round-*")):
         forget_checkpoint(directory)

@@ -1,8 +1,7 @@
-"""Adam on the rows of a table that a step touches, and on no other.
+"""Row-wise (lazy) Adam: a step updates only the rows of a table that are in the batch.
 
-Dense Adam moves every row at every step: momentum carries rows on that the batch never saw, and decay shrinks them.
-Here an untouched row, its moments and its decay stand still, so that a step costs what its batch costs, however large
-the catalogue is.
+Dense Adam updates every row at every step: momentum moves rows that are not in the batch, and decay shrinks them. Here
+the cost of a step depends on the batch alone, however large the catalogue is.
 """
 
 from dataclasses import dataclass
@@ -46,3 +45,24 @@ class RowAdam:
         self.first_moment[rows] = first
         self.second_moment[rows] = second
         table[rows] = values
+
+
+class NativeRowAdam(RowAdam):
+    """The same update as its base, computed by the kernels."""
+
+    def step(self, table: Tensor, *, rows: Tensor, gradients: Tensor, learning_rate: float, step: int) -> None:
+        """Update the distinct `rows` (n,) of the table by their gradients (n, size); `step` counts from 1."""
+        from beamtree.native.training import RowGradients, adam_rows
+
+        adam_rows(
+            table,
+            first_moment=self.first_moment,
+            second_moment=self.second_moment,
+            gradients=RowGradients(rows.numpy(), gradients.numpy()),
+            learning_rate=learning_rate,
+            step=step,
+            weight_decay=self.weight_decay,
+            decoupled_decay=self.decoupled_decay,
+            betas=self.betas,
+            epsilon=self.epsilon,
+        )

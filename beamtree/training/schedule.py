@@ -1,4 +1,4 @@
-"""A plan of training before it begins: the order of the batches, the learning rate of each step, when to validate."""
+"""Training schedules: the order of the batches, the learning rate of each step, the steps to validate at."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ FLOOR = 1e-6
 """No decay goes below this learning rate."""
 
 PUBLISHED_DECAY_STEPS = 15_000.0
-"""Exponential decay falls to 1/e in so many steps after the warm-up."""
+"""Exponential decay falls to 1/e in this number of steps after the warm-up."""
 
 SHORT_WARMUP_STEPS = 100
 
@@ -26,8 +26,8 @@ LearningRate = Callable[[int], float]
 class Schedule:
     """How long a learner trains, on which batches, and how often it is validated.
 
-    validation_steps: validated once so many steps are done. patience: validations in a row without a better one that
-    end the training. remedy: the sentence that ends the message where the loss diverges: which settings to change.
+    validation_steps: the numbers of finished steps at which to validate. patience: validations without an improvement
+    that end the training. remedy: the last sentence of the error message of a diverged loss: which settings to change.
     """
 
     order: ShuffledOrder
@@ -87,7 +87,7 @@ def epoch_schedule(
 def estimator_schedule(
     settings: EstimatorSettings, *, num_items: int, num_windows: int, num_positions: int, seed: int
 ) -> Schedule:
-    """Epochs over windows of so many positions altogether, as the settings of the estimator say."""
+    """Epochs over windows of `num_positions` positions in total, by the settings of the estimator."""
     epochs = settings.epochs
     if settings.max_positions is not None:
         epochs = min(epochs, settings.max_positions / num_positions)

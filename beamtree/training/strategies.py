@@ -1,6 +1,6 @@
-"""The choices that make a training method: how negatives are drawn, what labels count, where items are placed.
+"""The strategies of a training method: negative sampler, labels, placement.
 
-The settings choose among those of the product, here and nowhere else; any object with the same protocol can stand in.
+This is the only place where settings choose among them; any object with the same protocol can replace one.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ PLACEMENTS: dict[str, Placement] = {placement.name: placement for placement in (
 
 @dataclass(frozen=True)
 class Strategies:
-    """How a fit learns its score and its tree; `dataclasses.replace` puts another one in."""
+    """The strategies of a fit; `dataclasses.replace` changes one of them."""
 
     negatives: NegativeSampler
     labels: Labels
@@ -42,12 +42,12 @@ class Strategies:
 
     @classmethod
     def of(cls, config: Config) -> "Strategies":
-        """What the settings choose: `training.method`, `training.negatives` and `tree.placement`."""
+        """As `training.method`, `training.negatives` and `tree.placement` choose."""
         method = METHODS[config.training.method]
         return cls(method.sampler(config.training.negatives), method.labels, PLACEMENTS[config.tree.placement])
 
     def beside(self, config: Config) -> dict[str, str]:
-        """The names of those that the settings would not have chosen, for checkpoints and reports."""
+        """The names of those that differ from the choice of the settings, for checkpoints and reports."""
         usual, names = Strategies.of(config), [field.name for field in fields(self)]
         own = {name: getattr(self, name).name for name in names}
         return {name: value for name, value in own.items() if value != getattr(usual, name).name}

@@ -1,4 +1,4 @@
-"""The training loop, in the open: step, watch, validate, save. For anything that learns."""
+"""The training loop of every model: step, report, validate, save."""
 
 import math
 import time

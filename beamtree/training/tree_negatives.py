@@ -1,4 +1,4 @@
-"""DTR(T): negatives drawn down the tree by the model itself (Eq. 22-23).
+"""DTR(T): negatives drawn top-down through the tree by the model (Eq. 22-23).
 
 Each of M paths picks a child by the softmax over its siblings; a node's probability is the product along its path. The
 first M nodes come from the exact softmax of the first level that is too large to be taken whole. Where only the last

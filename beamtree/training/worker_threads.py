@@ -1,4 +1,4 @@
-"""Threads that compute side by side, each with its own cores: none of them waits for the others before all are done."""
+"""Worker threads for parts of a batch, each with its own cores, without synchronisation until all are done."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

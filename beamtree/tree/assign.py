@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.errors import InputError
-from beamtree.types import BoolArray, Float64Array, Int64Array
+from beamtree.types import NOTHING, BoolArray, Float64Array, FloatArray, Int64Array
 
 Priority = Callable[[Float64Array, Float64Array], Float64Array]
 """From each bidder's best and second-best score to how much it matters."""
@@ -22,7 +21,7 @@ Priority = Callable[[Float64Array, Float64Array], Float64Array]
 class Assign(Protocol):
     """A way to give every item one node; see `assign_balanced` for what goes in and out."""
 
-    def __call__(self, scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
+    def __call__(self, scores: FloatArray, *, capacities: Int64Array, current: Int64Array) -> Int64Array:
         """The node of each item, no node beyond its capacity."""
 
 
@@ -34,7 +33,7 @@ def by_regret(best: Float64Array, second: Float64Array) -> Float64Array:
 
 
 def assign_balanced(
-    scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array, priority: Priority = by_regret
+    scores: FloatArray, *, capacities: Int64Array, current: Int64Array, priority: Priority = by_regret
 ) -> Int64Array:
     """The node of each item: (items,).
 
@@ -43,7 +42,7 @@ def assign_balanced(
     capacities: (nodes,), together at least the number of items, else InputError. Ties go to the lower node and item.
     """
     _refuse_too_little_room(capacities, num_items=len(scores))
-    node_of_item = np.full(len(scores), -1, dtype=np.int64)
+    node_of_item = np.full(len(scores), NOTHING, dtype=np.int64)
     room = capacities.astype(np.int64).copy()
     waiting = np.flatnonzero(~np.isnan(scores).all(axis=1))
     while waiting.size:
@@ -59,16 +58,14 @@ def assign_balanced(
     return node_of_item
 
 
-def assign_residents_first(
-    scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array
-) -> Int64Array:
-    """The node of each item (items,), as `assign_balanced` has it, in the way of the published code.
+def assign_residents_first(scores: FloatArray, *, capacities: Int64Array, current: Int64Array) -> Int64Array:
+    """The node of each item (items,), as in `assign_balanced`, by the algorithm of the published code.
 
-    All items go to the node they score highest. Then crowded nodes, the fullest first, keep the items that stood there
-    before, then those whose best score is highest, and close; whoever is sent away goes to its best open node.
+    Every item is assigned to the node with its highest score. Overfull nodes, the fullest first, then keep the items
+    that they had before, fill up with the highest best scores, and close; the others go to their best open node.
     """
     _refuse_too_little_room(capacities, num_items=len(scores))
-    node_of_item = np.full(len(scores), -1, dtype=np.int64)
+    node_of_item = np.full(len(scores), NOTHING, dtype=np.int64)
     items = np.flatnonzero(~np.isnan(scores).all(axis=1))
     node_of_item[items] = scores[items].argmax(axis=1)
     best = scores.max(axis=1)

@@ -1,26 +1,25 @@
-"""Balanced assignment by auction: nodes get prices at which items, each choosing what suits it best, fit into them.
+"""Near-optimal balanced assignment by auction: each node has a price, and each item bids for its best node.
 
-A node with more bidders than room raises its price until those that do not fit would rather go elsewhere, and these
-choose again. Prices only rise, so whoever keeps its node keeps what suits it best; when all fit and all nodes are full,
-the sum of scores is within `tolerance` per item of the best that the capacities allow (Bertsekas, 1988). A greedy
-assignment never takes a place back: it stays far from that sum, and can even fall behind the placement it started from.
+A node with more bidders than capacity raises its price until the surplus items bid for other nodes instead. Prices only
+rise, so an assigned item keeps its best node at the current prices; when every item is assigned, the sum of scores is
+within `tolerance` per item of the optimum (Bertsekas, 1988). A greedy assignment never revises a choice: its sum is far
+lower, and can even be below that of the placement it starts from.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from beamtree.tree.assign import assign_balanced, by_regret
-from beamtree.types import Float64Array, Int64Array
+from beamtree.types import Float64Array, FloatArray, Int64Array
 
-MOST_RAISES = 2000
+MAX_RAISES = 2000
 """Times that prices are raised; what does not fit by then is placed greedily at these prices."""
 
 SHARE_OF_MARGIN = 0.1
 """The tolerance, as a share of what the median item prefers its best node by."""
 
 
-def assign_by_auction(scores: npt.NDArray[np.floating], *, capacities: Int64Array, current: Int64Array) -> Int64Array:
-    """The node of each item (items,), as `assign_balanced` has it, with a sum of scores that is nearly the highest."""
+def assign_by_auction(scores: FloatArray, *, capacities: Int64Array, current: Int64Array) -> Int64Array:
+    """The node of each item (items,), as in `assign_balanced`, with a near-optimal sum of scores."""
     has_data = ~np.isnan(scores).all(axis=1)
     priced = scores.astype(np.float64)
     priced[has_data] -= auction_prices(_finite(priced[has_data]), capacities=capacities)
@@ -28,14 +27,14 @@ def assign_by_auction(scores: npt.NDArray[np.floating], *, capacities: Int64Arra
 
 
 def auction_prices(scores: Float64Array, *, capacities: Int64Array, tolerance: float | None = None) -> Float64Array:
-    """What each node costs, (nodes,), for scores (items, nodes) without NaN or infinity."""
+    """The price of each node, (nodes,), for scores (items, nodes) without NaN or infinity."""
     prices = np.zeros(len(capacities))
     if len(capacities) < 2 or len(scores) <= capacities.min():
         return prices
     if tolerance is None:
         tolerance = _tolerance(scores)
     node_of_item = scores.argmax(axis=1)
-    for _ in range(MOST_RAISES):
+    for _ in range(MAX_RAISES):
         is_crowded = np.bincount(node_of_item, minlength=len(capacities)) > capacities
         if not is_crowded.any():
             break

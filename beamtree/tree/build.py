@@ -1,4 +1,4 @@
-"""Where items stand before anything is learned: an order of the items, and the tree that takes them in that order.
+"""Initial trees: an order of the items, and the tree whose leaves take them in that order.
 
 The shape of a tree depends on its size alone, so an initial tree is an order: random, by category, or by clustering.
 """

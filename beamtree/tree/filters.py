@@ -1,4 +1,4 @@
-"""Which leaves each request may return, asked per node while a search descends.
+"""The leaves that each request may return, queried per node while a search descends.
 
 A leaf is eligible when it carries an item, that item is allowed for everybody (stock, category, language), and it is
 not excluded for this request (already seen). What holds for everybody is a running count along the leaves; what a

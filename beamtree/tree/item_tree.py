@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from beamtree.errors import InputError
-from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array
+from beamtree.types import NOTHING, BoolArray, Int32Array, Int64Array, IntArray
 
 ReadOnly = TypeVar("ReadOnly", bound=NDArray[np.generic])
 
@@ -33,7 +33,7 @@ def tree_height(num_leaves: int, *, branching: int) -> int:
 
 @dataclass(frozen=True)
 class TreeShape:
-    """The nodes of a tree and who is below whom: everything that does not depend on which item is where.
+    """The nodes of a tree and their ancestry: everything that does not depend on the placement of the items.
 
     level_sizes (height + 1,): nodes of each level, the leaves last.
     level_offsets (height + 2,): node i of level j is row level_offsets[j] + i of a table over all nodes; the last
@@ -99,12 +99,12 @@ class TreeShape:
 
 @dataclass(frozen=True, eq=False)
 class ItemTree:
-    """A tree with its items. It never changes: another placement of the items is another tree.
+    """A tree with its items, immutable: another placement of the items is another tree.
 
     item_at_leaf (num_leaves,): the item on each leaf, or -1 where the leaf is vacant. Every item 0 .. num_items - 1
-    stands on exactly one leaf.
+    is on exactly one leaf.
     removed: items that are never returned. They keep their leaf, so that histories still read their vectors, but
-    item_at_leaf says -1 there: whatever asks what a leaf may return sees a vacant one.
+    item_at_leaf is -1 there: a search treats the leaf as vacant.
     leaf_of_item (num_items,): the leaf of every item, removed ones included.
     The arrays are copies and read-only, `removed` ascending without repeats. Raises InputError for repeated, missing or
     impossible items, where all items are removed, and for a branching below 2.
@@ -195,14 +195,14 @@ class ItemTree:
         return np.where(item_ids >= 0, self.ancestors(self.leaf_of_item[item_ids], level), NOTHING)
 
     def occupied(self, level: int) -> BoolArray:
-        """Whether any item that may be returned stands below each node of `level`: (level_sizes[level],)."""
+        """Whether any item that may be returned is below each node of `level`: (level_sizes[level],)."""
         nodes = self.ancestors(np.flatnonzero(self.item_at_leaf != NOTHING), level)
         has_item = np.zeros(self.level_sizes[level], dtype=np.bool_)
         has_item[nodes] = True
         return has_item
 
 
-def _invert(item_at_leaf: NDArray[np.integer]) -> Int32Array:
+def _invert(item_at_leaf: IntArray) -> Int32Array:
     """The leaf of every item; refuses a placement that is not one-to-one onto 0 .. items - 1."""
     leaves = np.flatnonzero(item_at_leaf != NOTHING)
     items = item_at_leaf[leaves].astype(np.int64)

@@ -225,7 +225,7 @@ def test_nothing_held_out(beamtree: Command) -> None:
     assert "nothing held out" in fitted.message
     refused = beamtree("evaluate", "model", "--log", "ratings.csv")
     assert refused.code == 1
-    assert "nobody is held out" in refused.message
+    assert "no users are held out" in refused.message
 
 
 @pytest.mark.usefixtures("folder")

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from beamtree.data.profile import FEWEST_TIED_PAIRS, LogProfile, measure_log
+from beamtree.data.profile import MIN_TIED_PAIRS, LogProfile, measure_log
 from beamtree.types import AnyArray
 from tests.small import sequences_of
 
@@ -90,7 +90,7 @@ def test_ties_are_sorted_where_nine_of_ten_pairs_follow_the_items(history: list[
 
 
 def test_a_random_order_is_not_sorted() -> None:
-    order = np.random.default_rng(0).permutation(FEWEST_TIED_PAIRS + 1).tolist()
+    order = np.random.default_rng(0).permutation(MIN_TIED_PAIRS + 1).tolist()
     assert not profile_of([order], np.zeros(len(order)), num_items=30).ties_are_sorted
 
 

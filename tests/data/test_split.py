@@ -158,7 +158,7 @@ def test_short_users_are_learned_from_whole_and_change_nobody_elses_place(
 def test_shares_are_of_the_users_who_are_long_enough() -> None:
     split = split_users(sequences_of_lengths(*[3] * 300, *[20] * 50), seed=0, test_share=0.2, min_held_out=20)
     assert (len(split.validation), len(split.test)) == (5, 10)
-    assert "350 users are learned from; of 50 with at least 20 interactions 5 are held out" in split.description
+    assert "350 users are trained on; of 50 with at least 20 interactions 5 are held out" in split.description
 
 
 def test_two_long_users_are_enough_where_others_are_learned_from() -> None:
@@ -185,7 +185,7 @@ def test_the_last_items_of_short_users_are_learned_from() -> None:
     split = split_leave_last_out(sequences_of_lengths(4, 3, 5), seed=0, min_held_out=4)
     assert spans_of(split) == {0: (0, 2), 1: (4, 7), 2: (7, 10)}
     assert split.test.user.tolist() == split.validation.user.tolist() == [0, 2]
-    assert "3 users are learned from; of 2 with at least 4 interactions 2 are evaluated" in split.description
+    assert "3 users are trained on; of 2 with at least 4 interactions 2 are evaluated" in split.description
 
 
 def test_by_time_short_users_are_learned_from_before_the_cut_and_not_evaluated() -> None:
@@ -194,7 +194,7 @@ def test_by_time_short_users_are_learned_from_before_the_cut_and_not_evaluated()
     split = split_by_time(dataset, seed=0, validation_share=0.3, test_share=0.2, min_held_out=4)
     assert spans_of(split) == spans_of(everybody)
     assert split.validation.user.tolist() == split.test.user.tolist() == [0]
-    assert "3 users are learned from; of 1 with at least 4 interactions 1 are held out" in split.description
+    assert "3 users are trained on; of 1 with at least 4 interactions 1 are held out" in split.description
 
 
 def test_leaving_the_last_out() -> None:

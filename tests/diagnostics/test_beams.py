@@ -67,9 +67,9 @@ def test_scored_nodes_by_hand() -> None:
 def test_fewer_users_are_scanned_where_the_catalogue_is_huge(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = random_tree(100, branching=2, seed=0)
     assert num_scanned_users(tree, users=200) == 200
-    monkeypatch.setattr("beamtree.diagnostics.beams.MOST_SCANNED_LEAVES", 5_000)
+    monkeypatch.setattr("beamtree.diagnostics.beams.MAX_SCANNED_LEAVES", 5_000)
     assert num_scanned_users(tree, users=200) == 50
-    monkeypatch.setattr("beamtree.diagnostics.beams.MOST_SCANNED_LEAVES", 50)
+    monkeypatch.setattr("beamtree.diagnostics.beams.MAX_SCANNED_LEAVES", 50)
     assert num_scanned_users(tree, users=200) == 10
 
 

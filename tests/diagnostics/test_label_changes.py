@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from beamtree.data.split import HeldOut
-from beamtree.diagnostics.held_out import AskedUsers
+from beamtree.diagnostics.held_out import SampledUsers
 from beamtree.diagnostics.label_changes import measure_label_changes, perturb, rectified_labels, softmax
 from beamtree.model.estimator import PopularityEstimator
 from beamtree.tree.build import plant
@@ -13,12 +13,12 @@ from tests.small import sequences_of
 TREE = plant(np.arange(4, dtype=np.int32), branching=2)
 
 
-def asked_for(targets: list[int]) -> AskedUsers:
+def asked_for(targets: list[int]) -> SampledUsers:
     """One user per target, whose history is item 0."""
     sequences = sequences_of([[0, target] for target in targets])
     start = sequences.offsets[:-1]
     users = HeldOut(np.arange(len(targets), dtype=np.int32), start, start + 1, start + 1, start + 2)
-    return AskedUsers("validation", users, len(targets), sequences)
+    return SampledUsers("validation", users, len(targets), sequences)
 
 
 def test_labels_by_hand() -> None:

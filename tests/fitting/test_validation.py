@@ -12,7 +12,7 @@ from beamtree.data.split import HeldOut, split_users
 from beamtree.evaluation.answers import Answers, BeamSearch, ExactScan
 from beamtree.evaluation.protocol import evaluate
 from beamtree.fitting import validation
-from beamtree.fitting.validation import MadeOnce, MakeTower, model_validation, reaches_level
+from beamtree.fitting.validation import LazyTower, MakeTower, model_validation, reaches_level
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.model.tower import TOWER
@@ -96,7 +96,7 @@ def test_in_large_catalogues_a_tower_guides_the_beam(
     scanned = validated(score, dataset, users, config=config)
     assert validated(score, dataset, users, config=config, tower=make) == scanned
     assert not asked, "a catalogue of 50 items is scanned"
-    monkeypatch.setattr(validation, "LARGEST_SCAN", 49)
+    monkeypatch.setattr(validation, "MAX_SCANNED_ITEMS", 49)
     both = Engine(TorchScorer(Score(TREE, {**score.parts, **tower.parts})), TREE)
     expected = measured(BeamSearch(both, 3), dataset, users)
     assert validated(score, dataset, users, config=config, tower=make) == pytest.approx(expected, rel=1e-6)
@@ -121,7 +121,7 @@ def test_a_tower_is_made_once_and_sent_made() -> None:
         calls.append(1)
         return {"tower/weight": np.array(2.0)}
 
-    tower = MadeOnce(make)
+    tower = LazyTower(make)
     assert not calls
     sent = pickle.loads(pickle.dumps(tower))
     assert sent() == tower() == {"tower/weight": 2.0}

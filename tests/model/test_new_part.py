@@ -27,7 +27,7 @@ from beamtree.model.part import Part, PreparedPart, ReadRows
 from beamtree.model.score import Score, build_score
 from beamtree.model.torch_scorer import TorchScorer
 from beamtree.retrieval.engine import Engine
-from beamtree.retrieval.scorers import tell_items
+from beamtree.retrieval.scorers import bind_items
 from beamtree.storage import write_arrays
 from beamtree.training.instances import TrainingInstances
 from beamtree.training.learner import TorchLearner
@@ -70,7 +70,7 @@ def make_taste(tree: ItemTree, config: Config, *, generator: torch.Generator, it
     return Taste(tree, size=config.model.embedding_dim, generator=generator)
 
 
-TASTE = tell_items({"taste": make_taste}, pl.DataFrame())
+TASTE = bind_items({"taste": make_taste}, pl.DataFrame())
 PARTS = {"attention": make_attention, **TASTE}
 TREE = random_tree(12, branching=2, seed=1, num_leaves=14)
 CONFIG = small_config(training={"method": "dtr-t"})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from beamtree.model.packing import SHORTEST_ROW, Packing, attend
+from beamtree.model.packing import MIN_ROW, Packing, attend
 
 CPU = torch.device("cpu")
 HEADS, SIZE, AGES = 2, 3, 40
@@ -39,7 +39,7 @@ def attend_each(queries_keys_values: torch.Tensor, recency: torch.Tensor, *, len
 @given(st.lists(st.integers(1, AGES), min_size=1, max_size=12))
 def test_every_sequence_has_cells_of_its_own_side_by_side_in_a_row(lengths: list[int]) -> None:
     packing = packing_of(lengths)
-    assert packing.row_length == max(SHORTEST_ROW, *lengths)
+    assert packing.row_length == max(MIN_ROW, *lengths)
     cells = packing.cells.split(lengths)
     assert len(torch.cat(cells).unique()) == sum(lengths)
     for own in cells:

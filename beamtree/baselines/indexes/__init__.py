@@ -1,1 +1,1 @@
-"""Baselines of two stages: item vectors and a query that somebody learned, and an index that searches them."""
+"""Two-stage baselines: learned item and query vectors, and an index over them."""

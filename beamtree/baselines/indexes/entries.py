@@ -1,4 +1,4 @@
-"""Every index over every kind of vectors, as baselines by name."""
+"""All combinations of index and vectors, as baselines by name."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What the indexes of faiss share."""
+"""Shared helpers of the faiss indexes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

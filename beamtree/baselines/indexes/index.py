@@ -17,7 +17,7 @@ from beamtree.retrieval.result import SearchResult
 from beamtree.types import NOTHING, BoolArray, Float32Array, Int32Array, Int64Array
 
 MIN_ITEMS = 16
-"""Below, ScaNN and the quantisers cannot be trained, and nobody needs an index."""
+"""With fewer, ScaNN and the quantisers cannot be trained, and no index is needed."""
 
 REQUESTS_AT_A_TIME = 1024
 
@@ -49,7 +49,7 @@ class BuildIndex(Protocol):
 
 
 class IndexBaseline:
-    """A baseline of two stages: somebody's vectors, and an index over them."""
+    """A two-stage baseline: vectors of another model, and an index over them."""
 
     def __init__(self, name: str, *, vectors: MakeVectors, build: BuildIndex) -> None:
         self.name = name

@@ -16,7 +16,7 @@ from beamtree.baselines.protocol import Budget
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array
 
-SMALLEST_LIST = 8
+MIN_LIST = 8
 """Vectors in an inverted list, on average, at least."""
 
 
@@ -32,7 +32,7 @@ class IvfPq:
 
         del queries
         count, size = vectors.shape
-        lists = max(1, min(4 * isqrt(count), count // SMALLEST_LIST))
+        lists = max(1, min(4 * isqrt(count), count // MIN_LIST))
         codes = size // self.dims_per_byte if size % self.dims_per_byte == 0 else size
         bits = min(8, count.bit_length() - 1)
         index = faiss.IndexIVFPQ(faiss.IndexFlatIP(size), size, lists, codes, bits, faiss.METRIC_INNER_PRODUCT)

@@ -10,7 +10,7 @@ Left open or chosen here:
   20 epochs begin once the budget's seconds are spent;
 - re-assignment: affinity of an item to a bucket = mean probability over the queries that have the item among their 15
   nearest, plus that of the item as a query; pairs in descending order while a bucket has fewer than 1.5 x the mean;
-  only the 16 best buckets of an item are looked at, and who finds all of these full goes where most room is.
+  only the 16 best buckets of an item are tried; if all of these are full, it goes to the one with most room.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import Float32Array, Int64Array
 
-SMALLEST_BUCKET = 8
+MIN_BUCKET = 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Rotlex:
         """As `BuildIndex`."""
         from beamtree.baselines.indexes.rotlex_router import learn_buckets
 
-        branching = max(2, min(self.branching, isqrt(len(vectors) // SMALLEST_BUCKET)))
+        branching = max(2, min(self.branching, isqrt(len(vectors) // MIN_BUCKET)))
         router, bucket_of_item = learn_buckets(
             vectors,
             queries(self.max_queries),

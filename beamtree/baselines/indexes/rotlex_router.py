@@ -1,4 +1,4 @@
-"""ROTLEX's network, which says which buckets hold the neighbours of a query, learned in turn with the buckets."""
+"""ROTLEX's routing network, which predicts the buckets of a query's neighbours, trained in turn with the buckets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ASSIGNED_NEIGHBOURS = 15
 """Exact neighbours of a query that its bucket probabilities count for, when items are re-assigned."""
 
 MAX_ITEM_QUERIES = 4096
-"""Items that are queries in an epoch, drawn anew for each."""
+"""Items that are queries in an epoch, resampled each epoch."""
 
 BATCH_SIZE = 256
 LEARNING_RATE = 1e-3
@@ -162,7 +162,7 @@ def _train_epoch(
 
 
 def _assigned(router: Router, asked: _Asked, vectors: Float32Array) -> Int64Array:
-    """The buckets of the items anew, by the router as it is now."""
+    """The reassigned buckets of the items, by the current router."""
     by_queries = mean_over_askers(
         asked.neighbours, router.probabilities(router.query_encoder, asked.vectors), num_items=len(vectors)
     )
@@ -194,7 +194,7 @@ def first_buckets(vectors: Float32Array, *, branching: int, generator: np.random
 def mean_over_askers(neighbours: Int32Array, probabilities: Float32Array, *, num_items: int) -> Affinity:
     """The mean of the probabilities (queries, buckets) over the queries that have an item among their neighbours.
 
-    neighbours: (queries, neighbours); 0 for an item that nobody has.
+    neighbours: (queries, neighbours); 0 for an item that is no neighbour.
     """
     from scipy import sparse
 

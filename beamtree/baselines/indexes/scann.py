@@ -4,7 +4,7 @@ Two settings. `SCANN` is the library's advice: sqrt(items) leaves, blocks of two
 scored again with their exact vectors. `PUBLISHED_SCANN` is what the paper of beamtree's method reports: 2,000 leaves of
 which half are searched, blocks of four dimensions, no exact scores at the end; in a catalogue with fewer than four
 items a leaf there are fewer leaves. Leaves start from k-means++ and one thread trains, because ScaNN's random start
-takes no seed. ScaNN does not tell what it holds; index_bytes counts its arrays: centres, codebooks, half a byte for
+takes no seed. ScaNN does not report its size; index_bytes counts its arrays: centres, codebooks, half a byte for
 each block of an item and four for its place in a leaf, and where candidates are scored again, the vectors.
 """
 
@@ -24,7 +24,7 @@ from beamtree.evaluation.answers import empty_result
 from beamtree.retrieval.result import SearchResult
 from beamtree.types import NOTHING, Float32Array
 
-SMALLEST_LEAF = 4
+MIN_LEAF = 4
 ANISOTROPIC_THRESHOLD = 0.2
 CODEWORDS = 16
 FLOAT_BYTES = PLACE_BYTES = 4
@@ -45,7 +45,7 @@ class Scann:
         """As `BuildIndex`."""
         del queries, budget
         count = len(vectors)
-        leaves = isqrt(count) if self.leaves is None else max(1, min(self.leaves, count // SMALLEST_LEAF))
+        leaves = isqrt(count) if self.leaves is None else max(1, min(self.leaves, count // MIN_LEAF))
         usual = max(1, round(leaves * self.searched_share))
         searcher = self.searcher(vectors, leaves=leaves, searched=usual)
 
@@ -66,7 +66,7 @@ class Scann:
         return VectorIndex(search, "leaves", rising(*POWERS, usual, most=leaves), usual, held)
 
     def searcher(self, vectors: Float32Array, *, leaves: int, searched: int) -> Any:
-        """ScaNN's own index, which usually searches so many of its leaves."""
+        """ScaNN's index, with the default number of leaves to search."""
         from scann import scann_ops_pybind
 
         builder = (

@@ -1,4 +1,4 @@
-"""What an index is built over: a vector for each item, and a query vector for each request; those of DIN and SASRec."""
+"""The vectors of an index: one for each item, and a query for each request; from DIN or SASRec."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ class MakeVectors(Protocol):
 
 
 TrainingQueries = Callable[[int], Float32Array]
-"""Gives up to so many query vectors (queries, size) of training histories."""
+"""Makes up to this number of query vectors (queries, size) from training histories."""
 
 
 def training_queries(source: VectorSource, dataset: Dataset, split: Split, *, seed: int) -> TrainingQueries:
-    """Queries of a seeded sample of histories: every cut of a training span after its first item is as likely."""
+    """Queries of a seeded sample of histories: uniform over all cuts of training spans after their first item."""
     spans = split.train
     cuts_before = np.concatenate([[0], np.cumsum(np.maximum(spans.end - spans.start, 0))])
 
@@ -87,8 +87,8 @@ def din_vectors(dataset: Dataset, split: Split, *, budget: Budget) -> MeanOfHist
     """As `MakeVectors`, the published setting: the item vectors of the baseline `din`, learned or found in the budget's
     directory. Needs torch.
 
-    Left open by the paper and chosen here: the mean is over as many of the latest items as DIN reads, and who has no
-    history is asked for with the mean over all training interactions.
+    Left open by the paper and chosen here: the mean is over as many of the latest items as DIN reads, and the
+    query of an empty history is the mean over all training interactions.
     """
     from beamtree.baselines.neural import din
 

@@ -2,8 +2,8 @@
 
 The network, its learner and its kernels are those of the trees, over a tree of one level: all items below the root. So
 DIN differs from DTR(U) in nothing but the index. The DTR paper gives windows over 69 items, an MLP 128-64-2 and 70
-negatives. Left open there, and taken here: negatives are drawn uniformly and targets are told from them by softmax;
-history and candidates share their vectors; the two outputs, after an activation, are weighed against each other.
+negatives. Left open there, and taken here: negatives are drawn uniformly for a sampled softmax; history and
+candidates share their vectors; the two outputs, after an activation, are combined linearly.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from beamtree.tree.build import plant
 from beamtree.types import Float32Array
 
 VALIDATION_SCORES = 20_000_000
-"""A validation scores at most so many (users x items), but a hundred users in any case."""
+"""Scores (users x items) of a validation, at most; but always a hundred users."""
 
 
 @dataclass(frozen=True, kw_only=True)

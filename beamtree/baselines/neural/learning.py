@@ -1,6 +1,6 @@
-"""Learning a network for the comparison: trials of learning rates, then the training, kept for the next time.
+"""Training a network for the comparison: trials of learning rates, then the training, cached for later runs.
 
-How many steps each gets is decided by epochs, and by what fits into the seconds that there are.
+The number of steps is limited by epochs and by the budget of seconds.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Networks that make one vector of a history: an item's score is its inner product with the item's own vector.
+"""Networks that encode a history as one vector: an item's score is its inner product with the item's vector.
 
 What they share: item vectors, which are read as history and as candidates, a full or a sampled softmax over the
 targets, and how histories are read. A causal encoder learns from every position of a window at once; any other one
@@ -112,7 +112,7 @@ class Reading:
     """How a network reads the training spans.
 
     instances: from a dataset, a split, the length of a history and the recipe's horizon; counts: how often each item is
-    a target of them; loss: of a model on one of their batches; divide: a batch into so many parts.
+    a target of them; loss: of a model on one of their batches; divide: a batch into a number of parts.
     """
 
     instances: Callable[..., Instances]

@@ -1,4 +1,4 @@
-"""How a network learns, whatever it is made of: as published, and with all that our own models have."""
+"""Training recipes of the networks: as published, and with the options of beamtree's own models."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,8 +16,8 @@ class Recipe:
     targets: number of interactions after a history that are its targets; 1 = the very next.
     embedding_init: item vectors start at random, or from a truncated SVD of the user-item matrix.
     learning_rates: peaks to choose from by short trials, judged on validation users; the first one without these.
-    batch_size: instances per step. epochs: at most so many; a budget of seconds may end the training before.
-    validations: evenly spread, patience: so many in a row without a better one end the training.
+    batch_size: instances per step. epochs: at most; a budget of seconds may end the training earlier.
+    validations: evenly spread; patience: validations without an improvement that end the training.
     """
 
     history_length: int | None

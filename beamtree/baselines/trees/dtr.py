@@ -1,11 +1,11 @@
 """DTR(U), DTR(T) and DTR(T-RL) as published: a softmax on each level, with 70 negatives.
 
-U draws them uniformly from the level; T draws them down the tree by the model itself; T-RL rectifies the labels too:
-a target counts on those levels where the estimator finds nothing better below its ancestor. The tree is learned anew
-between rounds, twelve at most, by the items' log-likelihood, and residents keep their place.
+U draws them uniformly from the level; T draws them top-down through the tree by the model; T-RL also rectifies the
+labels: a target is positive on those levels where the estimator finds no better item below its ancestor. The tree is
+relearned between rounds, twelve at most, by the items' log-likelihood; items that stay take precedence.
 
-Open in the paper: what draws down the tree start from (the softmax of the first level that is not taken whole), which
-test rectifies (the target wins its whole subtree), and how well the estimator is trained. Here it is the comparison's
+Open in the paper: where top-down draws start (the softmax of the first level that is not taken whole), the test for
+rectified labels (the target wins its whole subtree), and how well the estimator is trained. Here it is the comparison's
 own SASRec, with the settings of the section `estimator`, so that the labels are no better than the system they are
 compared with; the paper's has width 24 and four layers.
 """

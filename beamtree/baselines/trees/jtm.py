@@ -1,13 +1,13 @@
 """JTM (Zhu et al., NeurIPS 2019): TDM's loss, histories that climb the tree, and a tree learned by the same likelihood.
 
 When a node of a level is scored, the items of the history are read as their ancestors on that level. Between rounds,
-twelve at most, items go down the tree seven levels at a time, each to the node whose path its training histories say
-yes to; crowded nodes, the fullest first, keep those who stood there before.
+twelve at most, items are reassigned down the tree seven levels at a time, each to the node whose path its training
+histories score highest; overfull nodes, the fullest first, keep the items that they had before.
 
 Open in the papers, or different among public codes: a placement is weighed by the sum of ln p over an item's training
 histories and the levels of the path (others sum p, or the logits); a node's capacity is its number of leaves; six
-negatives on each level, as for TDM; vectors stay with their nodes when items move; at most so many histories of each
-item are read as the budget allows.
+negatives on each level, as for TDM; vectors stay with their nodes when items move; the number of histories that are
+read per item depends on the budget.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ INSTANCES_AT_A_TIME = 128
 
 
 def path_scores(score: Score) -> AddScores:
-    """How readily items' training histories say yes to the paths down to candidate nodes.
+    """Log-likelihood of the paths to candidate nodes under the items' training histories.
 
     Adds, for each candidate of a stage, the sum of ln p over the levels from below the item's group to it.
     """

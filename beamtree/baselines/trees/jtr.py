@@ -1,12 +1,12 @@
 """JTR (Li et al., SIGIR 2023): a tree of buckets under a sequence encoder, both learned, and buckets that overlap.
 
 The encoder is a trained SASRec, which is learned on. The tree has ten branches and buckets of at most 100 items, by
-k-means on SASRec's items; a node's vector begins at its centre. On each level the target's node is told from 50 others,
-siblings first. Then every item goes to the two buckets that the beams of its training histories find most often, and
-learning goes on. A search ranks the items of the best buckets by inner products.
+k-means on SASRec's items; a node's vector is initialised with its centre. Each level has a softmax over the target's
+node and 50 others, siblings first. Then every item goes to the two buckets that the beams of its training histories
+find most often, and learning goes on. A search ranks the items of the best buckets by inner products.
 
 Open in the papers: how often the buckets change (twice), how wide a beam is (ten buckets, in training and search), and
-how the ranking keeps up with an encoder that learns nodes: here the items of the target's bucket are one more level.
+how the ranking keeps up with an encoder that learns nodes: here the items of the target's bucket form one more level.
 """
 
 from dataclasses import dataclass

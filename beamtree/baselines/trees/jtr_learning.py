@@ -1,4 +1,4 @@
-"""Learning JTR: nodes and encoder over fixed buckets, then the buckets, in turn; the best round is kept."""
+"""Training JTR: nodes and encoder over fixed buckets, then the buckets, alternately; the best round is kept."""
 
 import logging
 from collections.abc import Mapping

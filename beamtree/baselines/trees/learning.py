@@ -12,7 +12,7 @@ from beamtree.baselines.trees.method import MakeScorer, Method, Replanting
 from beamtree.baselines.trees.run import Plan, TreeRun, make_plan, round_settings
 from beamtree.errors import DivergedError
 from beamtree.evaluation.protocol import evaluate
-from beamtree.fitting.planting import plant_first_tree
+from beamtree.fitting.first_tree import plant_first_tree
 from beamtree.model.score import Score, build_score
 from beamtree.retrieval.engine import Engine
 from beamtree.training.checkpoint import Arrays, copied

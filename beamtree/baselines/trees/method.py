@@ -17,7 +17,7 @@ from beamtree.tree.item_tree import ItemTree
 from beamtree.types import AnyArray
 
 MakeScorer = Callable[[Mapping[str, AnyArray], ItemTree, Config], Scorer]
-"""From the arrays of a score, its tree and the settings to what a beam goes by."""
+"""Makes the scorer of the beam from the arrays of a score, its tree and the settings."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Replanting:
 
 
 Replant = Callable[[Replanting], ItemTree]
-"""Places the items anew."""
+"""Reassigns the items."""
 
 
 def search_by_the_score(weights: Mapping[str, AnyArray], tree: ItemTree, config: Config) -> Scorer:
-    """A beam goes by the score itself."""
+    """The score itself guides the beam."""
     return build_scorer(weights, tree, config=config)
 
 
@@ -52,9 +52,9 @@ def _plain(instances: TrainingInstances, _tree: ItemTree) -> Instances:
 class Method:
     """A tree system as the common loop needs it.
 
-    make_learner: for a fresh score, under settings with the round's seed. make_scorer: by default a beam goes by the
-    score itself. label: the instances as they are learned from over a tree. replant: None keeps the tree. max_rounds:
-    as published. transfer: what the nodes' embeddings start from in a new tree.
+    make_learner: for a fresh score, under settings with the round's seed. make_scorer: by default the score
+    itself guides the beam. label: adds labels over a tree to the instances. replant: None keeps the tree. max_rounds:
+    as published. transfer: the initial node embeddings in a new tree.
     """
 
     make_learner: Callable[[Score, Config], Learner]

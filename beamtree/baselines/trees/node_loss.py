@@ -1,8 +1,7 @@
-"""Node-wise binary cross-entropy (TDM, JTM and PLT), and the nodes that it tells apart: the targets' ancestors, and
-others of their levels.
+"""Node-wise binary cross-entropy (TDM, JTM and PLT), and its positive and negative nodes.
 
-A tree of four leaves, target on leaf 2: the positives are node 1 of level 1 and leaf 2. PLT tells them from their
-siblings, node 0 and leaf 3; TDM from so many others of each level, drawn without replacement.
+Positives are the targets' ancestors: in a tree of four leaves with the target on leaf 2, node 1 of level 1 and leaf 2.
+Negatives of PLT are their siblings, node 0 and leaf 3; those of TDM are drawn from each level without replacement.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class LabelledNodes:
 
 
 class ChooseNodes(Protocol):
-    """A way to choose them for targets (instances, targets), -1 where an instance has fewer."""
+    """Chooses positives and negatives for targets (instances, targets), -1 where an instance has fewer."""
 
     def __call__(self, targets: Int32Array, *, generator: np.random.Generator) -> LabelledNodes:
         """Each node at most once for each instance and level."""
@@ -107,7 +106,7 @@ def distinct(nodes: Int64Array) -> Int64Array:
 
 
 def draw_others(excluded: Int64Array, *, limit: int, count: int, generator: np.random.Generator) -> Int64Array:
-    """For each row, `count` different numbers below `limit` that are not among the excluded, all as likely.
+    """For each row, `count` different numbers below `limit` that are not among the excluded, drawn uniformly.
 
     excluded: (rows, columns), distinct in each row, falling, -1 for none; limit: at least columns + count.
     Numbers are drawn without replacement from what is left (Floyd's method), and then moved over the excluded ones.

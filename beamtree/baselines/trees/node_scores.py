@@ -1,6 +1,7 @@
 """Scores of nodes with gradients, for losses written in torch, and the learner of such a loss."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -95,7 +96,8 @@ class NodeScores:
             self._read(f"{ATTENTION}/{table}", history_rows),
             self._read(f"{ATTENTION}/node_table", nodes),
         )
-        weights = _attention_weights(attention, history, vectors) * (history_rows >= 0).unsqueeze(1)
+        attend = partial(attention_weights, attention) if native.is_available() else attention.attention
+        weights = attend(history, vectors) * (history_rows >= 0).unsqueeze(1)
         lengths = list(attention.windows)
         windows = zip(weights.split(lengths, dim=2), history.split(lengths, dim=1), strict=True)
         interests = [torch.bmm(of_window, items) for of_window, items in windows]
@@ -104,16 +106,6 @@ class NodeScores:
             first_layer, candidates=nodes >= 0, dropout_generator=self._dropout
         )
         return scores
-
-
-def _attention_weights(attention: Attention, history: Tensor, nodes: Tensor) -> Tensor:
-    """Weights (rows, columns, positions), in the kernels where they were compiled."""
-    if not native.is_available():
-        weights: Tensor = attention.attention(history, nodes)
-        return weights
-    from beamtree.baselines.trees.node_scores import attention_weights
-
-    return attention_weights(attention, history, nodes)
 
 
 def _read_rows(score: Score) -> ReadRows:

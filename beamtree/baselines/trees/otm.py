@@ -1,13 +1,13 @@
-"""OTM (Zhuo et al., ICML 2020): JTM's tree, trained on the nodes that the beam search meets, towards corrected labels.
+"""OTM (Zhuo et al., ICML 2020): JTM's tree, trained on the nodes that the beam search meets, with corrected labels.
 
 For each instance, with the present weights: pseudo-targets from the leaves up, and then a beam search whose candidates
-on each level, the children of the best 150 above, are all learned from by binary cross-entropy. Levels that a beam
+on each level, the children of the best 150 above, all contribute to a binary cross-entropy. Levels that a beam
 keeps whole are neither searched nor trained. See `beam_loss` for the labels.
 
 Open in the papers: half of the budget is JTM's, whose tree and weights it starts from, because the beam of random
-weights meets noise; labels and beams carry no gradient; positives off the beam are not learned from, and nothing is
-drawn at random. The original learns from the first half of each user's items towards all of the second half, which is
-what the test asks for; here it has the same targets as all others.
+weights finds noise; labels and beams carry no gradient; positives off the beam are not learned from, and nothing is
+drawn at random. The original is trained to predict all of the second half of each user's items from the first half, as
+in the test; here it has the same targets as all other systems.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """PLT (Jasinska-Kobus et al., 2020), a probabilistic label tree: the conditional probability of each child, multiplied.
 
-Trained on each level with the positives' siblings as the only negatives, by binary cross-entropy. A node alone says how
-likely it is given its parent, so a beam goes by the product of the sigmoids along the path.
+Trained on each level with the positives' siblings as the only negatives, by binary cross-entropy. The sigmoid of a
+node is its probability given its parent, so the beam is guided by the product of the sigmoids along the path.
 
 Open in the comparison's paper: the network (DIN with a table of histories of its own, as for TDM) and the tree, which
 starts from categories as all others do and is not updated. In the original, labels are clustered by their features, and

@@ -97,6 +97,6 @@ def system_config(base: Config, dataset: Dataset, *, recipe: Recipe, history_tab
 
 
 def _negatives_per_level(recipe: Recipe, num_items: int) -> int:
-    """So many that the whole tree has as many as a binary one with `recipe.negatives` on each level."""
+    """The number with the same total over the tree as in a binary tree with `recipe.negatives` per level."""
     levels, binary_levels = (tree_height(num_items, branching=branching) for branching in (recipe.branching, 2))
     return max(1, round(recipe.negatives * binary_levels / levels))

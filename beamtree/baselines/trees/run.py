@@ -62,7 +62,7 @@ class TreeRun:
 
     @cached_property
     def validation_users(self) -> HeldOut:
-        """Those by whom the learning rate, the weights and the round are chosen."""
+        """The users on whom learning rate, weights and round are chosen."""
         return sample_users(self.split.validation, config=self.config, seed=self.budget.seed)
 
     @property

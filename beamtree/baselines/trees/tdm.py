@@ -6,7 +6,7 @@ are clustered by the vectors of their leaves.
 
 Open in the papers, or different in public code: six negatives on each level (the paper has 3 to 6, depending on the
 data; public code has more on deeper levels); the model goes on after clustering, each leaf's vector with its item and
-each inner node at the mean of the leaves below (public code starts anew); windows are sums, not means; the vectors of
+each inner node at the mean of the leaves below (public code reinitialises); windows are sums, not means; the vectors of
 histories are a table beside that of the leaves.
 """
 

@@ -14,7 +14,7 @@ PRODUCT = "beamtree reproduce"
 
 @dataclass(frozen=True)
 class Heading:
-    """What an experiment is. place: the paper's table or figure; finding: what the paper says of it, a sentence.
+    """The description of an experiment. place: the paper's table or figure; finding: that of the paper, a sentence.
 
     program: the command that runs it.
     """
@@ -77,8 +77,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Experiment:
-    """heading: what it is. parts: of its report. instances: what each tree learns from unless told otherwise; None =
-    time alone limits it. systems_module: where its systems are."""
+    """heading: its description. parts: of its report. instances: the default budget of each tree; None = limited by
+    time alone. systems_module: that of its systems."""
 
     heading: Heading
     variants: Sequence[Variant]

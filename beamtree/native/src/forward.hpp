@@ -113,7 +113,7 @@ struct AttendRow {
 template <bool keep_signs, class T>
 __attribute__((noinline)) void attend_row(const Network<T>& net, const AttendRow<T> at) {
     const index_t d = net.d, positive_end = net.positive_end, negative_end = net.negative_end;
-    const index_t rows = keep_signs ? net.h : negative_end;  // zero units say nothing, but the backward pass asks for them
+    const index_t rows = keep_signs ? net.h : negative_end;  // zero units add nothing, but the backward pass needs them
     const T* unit_sign = net.unit_sign.data();
     for_column_tiles<T>(at.columns, [&]<int V>(index_t column) BEAMTREE_INLINE_LAMBDA {
         T* t = at.t + column;

@@ -34,7 +34,7 @@ class Gradients {
 
     explicit Gradients(const Network<T>& net) { restart(net); }
 
-    // Starts anew for a network, on the same memory where it fits.
+    // Resets for a network, reusing the memory where it fits.
     void restart(const Network<T>& net) {
         w1_stride = (net.sizes.num_windows() + 1) * net.dp;
         place(net, nullptr);

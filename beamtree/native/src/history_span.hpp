@@ -1,4 +1,4 @@
-// What a request is scored by: its whole history, oldest item first, and who asks in which context.
+// The input of a request: its whole history, oldest item first, and the features of user and context.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ struct Links {
     const _Float16* strengths = nullptr;    // likewise
     float weight = 0;                       // of this kind of evidence
     float fade = 1;                         // what an item of the history counts, against the one after it
-    index_t depth = 0;                      // so many of the latest items are asked,
+    index_t depth = 0;                      // number of latest items that are read,
     bool distinct = false;                  // each of them once, at its latest place, or every time
 };
 
@@ -29,7 +29,7 @@ struct Memory {
     std::vector<Links> links;
     float repeat_weight = 0;                  // of the request's own earlier items, below 0 where they speak against themselves,
     float repeat_fade = 1;                    // each occurrence counting fade^age: ln(1 + sum) * returns
-    const float* returns = nullptr;           // (items,) how readily each item returns to those who had it
+    const float* returns = nullptr;           // (items,) the repeat rate of each item
     float popularity_weight = 0;              // of ln(1 + count), for the most popular eligible items
     std::vector<std::int32_t> popular_leaves;    // (items,) of the most popular item first
     std::vector<float> popularity;               // (C,) ln(1 + count) of the item at a leaf, 0 where there is none

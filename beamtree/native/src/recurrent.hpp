@@ -22,7 +22,7 @@ struct RawRecurrentLayer {
 struct RecurrentSizes {
     index_t width;           // of vectors
     index_t hidden;          // of a state
-    index_t history_length;  // so many of the latest items are read
+    index_t history_length;  // number of latest items that are read
 };
 
 // What it writes to on its way; kept, because it would cost to allocate.
@@ -181,7 +181,7 @@ class RecurrentLayer {
 
 struct Recurrent {
     index_t width = 0;
-    index_t history_length = 0;  // so many of the latest items are read
+    index_t history_length = 0;  // number of latest items that are read
     LayerNorm input_norm;
     std::vector<RecurrentLayer> layers;
     Linear project;

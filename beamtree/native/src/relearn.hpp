@@ -9,7 +9,7 @@
 
 namespace beamtree {
 
-// Where an item may go: every item stands below one node of the upper level, its group, and wants one of the group's
+// Where an item may go: every item is below one node of the upper level, its group, and is assigned to one of the group's
 // descendants on the lower level.
 struct Stage {
     const std::int64_t* group_of_item;  // (items,) node of the upper level, -1 = leave the item out

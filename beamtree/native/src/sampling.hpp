@@ -10,7 +10,7 @@ namespace beamtree {
 
 enum class Sampler { uniform, top_down };
 
-// Where top-down draws begin: at the exact softmax of the first sampled level, at the root, or anew on every level.
+// Where top-down draws begin: at the exact softmax of the first sampled level, at the root, or again on every level.
 enum class PathStart { level, root, every };
 
 struct Sampling {

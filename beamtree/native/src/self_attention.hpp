@@ -16,7 +16,7 @@ namespace beamtree {
 struct RawBlock {
     RawNorm attention_norm;
     RawLinear queries_keys_values;  // (3 width, width): queries, then keys, then values
-    const float* recency;           // (heads, history length): added where a position looks at the one so many before it
+    const float* recency;           // (heads, history length): a bias by the distance between positions
     RawLinear merge;                // (width, width)
     RawNorm network_norm;
     RawLinear widen;   // (4 width, width)
@@ -26,7 +26,7 @@ struct RawBlock {
 struct SelfAttentionSizes {
     index_t width;           // of vectors
     index_t heads;           // they share the width evenly
-    index_t history_length;  // so many of the latest items are read
+    index_t history_length;  // number of latest items that are read
 };
 
 // What it writes to on its way; kept, because it would cost to allocate.
@@ -145,7 +145,7 @@ class SelfAttentionBlock {
 
 struct SelfAttention {
     index_t width = 0;
-    index_t history_length = 0;  // so many of the latest items are read
+    index_t history_length = 0;  // number of latest items that are read
     std::vector<SelfAttentionBlock> blocks;
     LayerNorm final_norm;
 

@@ -15,7 +15,7 @@ class SequenceEncoder {
         : width(network.width), history_length(network.history_length), network_(std::move(network)) {}
 
     const index_t width;
-    const index_t history_length;  // so many of the latest items are read
+    const index_t history_length;  // number of latest items that are read
 
     // What comes after a history, to out (width,), up to whole vectors. copy_row(i, to) writes the vector (width,) of the
     // i-th of its items, oldest first; no more of them than history_length.

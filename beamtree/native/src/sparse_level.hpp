@@ -15,7 +15,7 @@ class SparseLevel {
    public:
     static constexpr index_t chunk = 16;
 
-    // All zero, for so many nodes.
+    // All zero, for a number of nodes.
     void reset(index_t nodes) {
         if (nodes != nodes_) {
             nodes_ = nodes;

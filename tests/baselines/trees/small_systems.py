@@ -5,11 +5,10 @@ from pathlib import Path
 
 from beamtree.baselines.protocol import Baseline, Budget
 from beamtree.baselines.trees.dtr import Dtr
-from beamtree.baselines.trees.entries import ENTRIES
+from beamtree.baselines.trees.entries import ENTRIES, TreeSystem
 from beamtree.baselines.trees.jtr import Jtr
 from beamtree.baselines.trees.otm import Otm
 from beamtree.baselines.trees.recipe import Recipe
-from beamtree.baselines.trees.system import TreeSystem
 from tests.small import model_settings, small_config
 
 SMALL = Recipe(

@@ -8,7 +8,7 @@ import pytest
 
 from beamtree.data.dataset import Dataset, prepare_dataset
 from beamtree.data.split import split_none
-from beamtree.fitting.planting import Planted, plant_first_tree
+from beamtree.fitting.first_tree import Planted, plant_first_tree
 from beamtree.tree.item_tree import ItemTree
 from tests.small import small_config, two_group_log
 

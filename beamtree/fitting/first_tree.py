@@ -1,4 +1,4 @@
-"""Before anything is learned: what the log says of the items, and how they stand at the leaves of the first tree."""
+"""The first tree: its order of the items, and item vectors from the log."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,12 +14,12 @@ from beamtree.tree.build import category_order, clustering_order, plant, random_
 from beamtree.tree.item_tree import ItemTree
 from beamtree.types import Float32Array
 
-MOST_CLUSTERED_ITEMS = 2_000_000
-"""Clustering takes minutes at this size. Larger catalogues need to ask for it."""
+MAX_CLUSTERED_ITEMS = 2_000_000
+"""Clustering takes minutes at this size. Above it, `auto` takes another order."""
 
 
 class Planted(NamedTuple):
-    """The first tree, and the items' unit vectors (items, size) where the tables start from them."""
+    """The first tree, and the items' unit vectors (items, size) if embeddings are initialised from them."""
 
     tree: ItemTree
     first_vectors: Float32Array | None
@@ -35,8 +35,8 @@ def plant_first_tree(
 ) -> Planted:
     """The first tree, in the order that the settings name.
 
-    item_vectors: (items, width), by which items are clustered, where somebody has learned some; by default, who
-    interacted with what. on_step: called at each step; it may raise to stop.
+    item_vectors: (items, width), learned vectors to cluster the items by; by default a truncated SVD of the user-item
+    matrix. on_step: called at each step; it may raise to stop.
     """
     generator = numpy_generator(config.training.seed, "leaves")
     num_items, branching = len(dataset.items), config.tree.branching
@@ -63,13 +63,13 @@ def plant_first_tree(
 
 
 def first_order(dataset: Dataset, *, config: Config) -> Literal["random", "category", "clustering"]:
-    """Which first order of the leaves to take; SettingsError where it needs categories and there are none."""
+    """The first order of the leaves; SettingsError if it needs categories and there are none."""
     has_categories = dataset.item_table["category"].null_count() < len(dataset.item_table)
     order = config.tree.order
     if order == "auto":
         if config.model.parts == ("memory",):
             return "random"
-        if len(dataset.items) <= MOST_CLUSTERED_ITEMS:
+        if len(dataset.items) <= MAX_CLUSTERED_ITEMS:
             return "clustering"
         return "category" if has_categories else "random"
     if order == "category" and not has_categories:

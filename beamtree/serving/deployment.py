@@ -121,6 +121,7 @@ class Deployment:
 
     def _serve(self, fresh: LoadedModel) -> bool:
         """Put a model in service; False where it is served already."""
+        fresh.describe()
         with self._changing:
             if fresh.version == self.current.version:
                 return False

@@ -42,7 +42,7 @@ def read_version(directory: Path) -> LoadedModel:
     name = (directory / "manifest.json").read_text()
     if not (directory / name).exists():
         raise ArtefactError(f"{directory / name} is missing")
-    return cast(LoadedModel, SimpleNamespace(version=name, describe=lambda: None), describe=lambda: None)
+    return cast(LoadedModel, SimpleNamespace(version=name, describe=lambda: None))
 
 
 def try_version(directory: Path) -> str:

@@ -1,6 +1,7 @@
 """When a model folder changes, and while it changes."""
 
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -241,6 +242,10 @@ def test_it_shows_whether_the_folder_holds_what_is_served(tmp_path: Path) -> Non
     assert deployment.differs_from_folder()
     (folder / "manifest.json").unlink()
     assert deployment.differs_from_folder()
+    os.mkfifo(folder / "manifest.json")
+    deployment.reload_if_changed()
+    assert deployment.last_failure is not None
+    assert "a pipe" in deployment.last_failure.message
 
 
 def test_no_request_waits_for_the_description_of_a_new_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of a bundle; ArtefactError when there is none or it is not one."""
     path = directory / MANIFEST
     try:
+        if path.is_fifo():
+            raise ValueError("a pipe, which would be waited for")
         with path.open("rb") as stream:
             text = stream.read(MAX_MANIFEST_BYTES + 1)
         if len(text) > MAX_MANIFEST_BYTES:

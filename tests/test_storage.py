@@ -207,6 +207,13 @@ def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes, messag
         read_manifest(bundle)
 
 
+def test_a_manifest_that_is_a_pipe_is_refused_and_not_waited_for(bundle: Path) -> None:
+    (bundle / MANIFEST).unlink()
+    os.mkfifo(bundle / MANIFEST)
+    with pytest.raises(ArtefactError, match="a pipe, which would be waited for"):
+        read_manifest(bundle)
+
+
 def test_damage_truncation_and_absence_are_noticed(bundle: Path) -> None:
     manifest = read_manifest(bundle)
     path = path_of(bundle, "a.txt")

@@ -24,6 +24,8 @@ MOST_VALUES: Final = 20_000
 """Values of a column with a row of their own, the most frequent ones."""
 MOST_NUMBERS: Final = 65_536
 """Of a vector."""
+LARGEST_SCALED: Final = 1e15
+"""Of the numbers in a vector: products of larger ones leave the range of float32."""
 FEWEST_SHARING: Final = 2
 """A value of fewer rows than this says nothing that others could learn from."""
 QUANTILES: Final = 16
@@ -118,7 +120,13 @@ class FeatureColumn:
                 f"Expected vectors of {self.size} numbers in the column {self.name!r}, as when the model was fitted, "
                 f"got {vectors.shape[1]}. Make them with the same model of texts or images."
             )
-        return vectors / np.float32(self.scale)
+        scaled = vectors / np.float32(self.scale)
+        if not (np.abs(scaled) <= LARGEST_SCALED).all():
+            raise DataError(
+                f"Expected numbers of at most {LARGEST_SCALED:g} times the usual size in the vectors of the column "
+                f"{self.name!r}, got {np.abs(vectors).max():g}. Make them with the same model of texts or images."
+            )
+        return scaled
 
     def described(self) -> str:
         """A short description of the column."""

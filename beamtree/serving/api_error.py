@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from beamtree.errors import IdTypeError
-from beamtree.serving.limits import CONDITION_CHARACTERS, HEADER_BYTES, ID_CHARACTERS
+from beamtree.serving.limits import CONDITION_CHARACTERS, HEADER_BYTES, ID_CHARACTERS, LISTED_FAULTS
 
 SHOWN_FAULTS = 20
 SHOWN_CHARACTERS = 80
@@ -16,7 +16,7 @@ CLIENT_HAS_GONE = 499
 VALUE_PROBLEM = f"a value is true, false, a finite number or a text of at most {CONDITION_CHARACTERS:,} characters"
 NO_SUCH_FIELD = "there is no such field (see /docs)"
 _BRANCH_MARKS = ("one", "many", "constrained-int", "constrained-str", "int", "str", "float", "bool")
-_BRANCH_MARKS_BEGIN = ("function-", "list[", "[key]")
+_BRANCH_MARKS_BEGIN = ("function-", "list[", "union[", "[key]")
 
 
 class ApiError(Exception):
@@ -74,7 +74,10 @@ def wrong_id_type(error: IdTypeError) -> ApiError:
 
 
 def invalid_body(error: ValidationError) -> ApiError:
-    """400 for what is not JSON, 422 for JSON that does not validate; all faulty fields are listed."""
+    """400 for what is not JSON, 422 for JSON that does not validate; all faulty fields are listed, unless very many."""
+    if (count := error.error_count()) > LISTED_FAULTS:
+        message = f"The body has {count:,} faults, too many to list. Compare one request of it with /docs."
+        return ApiError(422, "invalid_request", message)
     faults = error.errors(include_url=False)
     if faults[0]["type"] == "json_invalid":
         return ApiError(400, "bad_json", f"The body is not JSON: {faults[0]['msg'].removeprefix('Invalid JSON: ')}.")

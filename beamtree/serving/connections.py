@@ -7,7 +7,9 @@ from typing import Literal, Protocol
 
 from beamtree.serving.limits import SPARE_CONNECTIONS
 
-Reason = Literal["idle_newcomer", "slow_request", "slow_reader", "headers_too_large", "not_http", "stopped"]
+Reason = Literal[
+    "idle_newcomer", "slow_request", "slow_reader", "headers_too_large", "pipelined", "not_http", "stopped"
+]
 
 LOOKS_PER_WAIT = 4
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
@@ -18,12 +20,14 @@ class ConnectionLimits:
     """What the connections of a server may take.
 
     clients: connections that have sent a request. seconds: for the headers of a request to arrive, and for an answer
-    to be read. unread_bytes: of all answers together that clients have not read yet.
+    to be read. unread_bytes: of all answers together that clients have not read yet. arriving_bytes: of all bodies
+    together that have not arrived in full.
     """
 
     clients: int
     seconds: float
     unread_bytes: int
+    arriving_bytes: int
 
 
 class Connection(Protocol):
@@ -41,7 +45,7 @@ class Connection(Protocol):
 
 
 class Connections:
-    """The open connections of a server.
+    """The open connections of a server. arriving_bytes: of bodies that have not arrived in full.
 
     A connection becomes a client with its first request, if fewer than the allowed number of clients are connected;
     until then it is a newcomer. Idle sockets are newcomers and thus keep no client out. When more than
@@ -54,6 +58,8 @@ class Connections:
         self._newcomers: dict[Connection, None] = {}
         self._clients: set[Connection] = set()
         self._unread: dict[Connection, int] = {}
+        self._arriving: dict[Connection, int] = {}
+        self.arriving_bytes = 0
         self._next_look: asyncio.TimerHandle | None = None
         self._pause = min(max(limits.seconds / LOOKS_PER_WAIT, SHORTEST_PAUSE), LONGEST_PAUSE)
 
@@ -89,6 +95,18 @@ class Connections:
         self._newcomers.pop(connection, None)
         self._clients.discard(connection)
         self._unread.pop(connection, None)
+        self.body_arrived(connection)
+
+    def body_arrives(self, connection: Connection, *, num_bytes: int) -> None:
+        """Part of a body has come. Where too much is held in all, the bodies that began first are dropped."""
+        self._arriving[connection] = self._arriving.get(connection, 0) + num_bytes
+        self.arriving_bytes += num_bytes
+        while self.arriving_bytes > self._limits.arriving_bytes and len(self._arriving) > 1:
+            self._make_room(next(iter(self._arriving)), "slow_request")
+
+    def body_arrived(self, connection: Connection) -> None:
+        """A body has come in full, or nobody waits for the rest."""
+        self.arriving_bytes -= self._arriving.pop(connection, 0)
 
     def answer_stalled(self, connection: Connection, *, unread: int) -> None:
         """A client does not read. Where too much is unread in all, the connections that stalled first are dropped."""

@@ -121,6 +121,7 @@ class Deployment:
 
     def _serve(self, fresh: LoadedModel) -> bool:
         """Put a model in service; False where it is served already."""
+        fresh.describe()
         with self._changing:
             if fresh.version == self.current.version:
                 return False
@@ -200,8 +201,9 @@ class Deployment:
         """
         digest = hashlib.sha256()
         try:
-            with (self._directory / MANIFEST).open("rb") as manifest:
-                digest.update(manifest.read(MAX_MANIFEST_BYTES))
+            if not (self._directory / MANIFEST).is_fifo():  # opening a pipe waits for whoever writes to it
+                with (self._directory / MANIFEST).open("rb") as manifest:
+                    digest.update(manifest.read(MAX_MANIFEST_BYTES))
             for entry in sorted(self._directory.iterdir()):
                 if entry.name in (MODEL_CARD, UPDATE_LOCK):
                     continue

@@ -1,4 +1,4 @@
-"""HTTP over one connection, with timeouts and bounds that uvicorn lacks: slow headers, large headers, slow readers.
+"""HTTP over one connection, with timeouts and bounds that uvicorn lacks: headers and trailers, bodies, slow readers.
 
 The only file that extends what uvicorn does not document, hence the range of its versions in pyproject.toml. Only
 methods that others define are extended: the callbacks of asyncio (`connection_made`, `data_received`, `pause_writing`
@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from beamtree.serving.api_error import ApiError, headers_too_large
 from beamtree.serving.connections import Connections, Reason
-from beamtree.serving.limits import HEADER_BYTES
+from beamtree.serving.limits import HEADER_BYTES, PIPELINED_REQUESTS
 from beamtree.serving.written_answers import json_text
 
 CONNECTION = "connection"
@@ -34,6 +34,10 @@ class _Transport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class _TooManyRequests(Exception):
+    """Over one connection, before they could be answered."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -58,6 +62,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_in_headers = False
         self._is_in_body = False
         self._headers_ended = False
+        self._body_grew = False
         self._header_bytes = 0
         self._request_due_since: float | None = None
         self._unread_since: float | None = None
@@ -80,6 +85,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The application is done with a request. The timeout for the rest of its body, or for another, starts now."""
         self._is_answering = False
         self._requests -= 1
+        self.registry.body_arrived(self)
         self._request_due_since = self.loop.time() if self._is_in_body or self._is_in_headers else None
 
     def overdue(self, now: float, *, seconds: float) -> Reason | None:
@@ -107,22 +113,35 @@ class GuardedProtocol(HttpToolsProtocol):
         self.registry.enter(self)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; 431 where the headers are too long."""
-        began_in_body, self._headers_ended = self._is_in_body, False
+        """Feed the parser; 431 where too much comes that is no body: headers, trailers, extensions of chunks."""
+        began_in_body, self._headers_ended, self._body_grew = self._is_in_body, False, False
         super().data_received(data)
-        if self._is_in_body:
-            return
-        if self._request_due_since is None and not self.is_at_work:  # uvicorn would wait for ever after an empty line
-            self._request_due_since = self.loop.time()
-        self._header_bytes = 0 if began_in_body or self._headers_ended else self._header_bytes + len(data)
+        if not self._is_in_body and self._request_due_since is None and not self.is_at_work:
+            self._request_due_since = self.loop.time()  # uvicorn would wait for ever after an empty line
+        has_body = self._body_grew if self._is_in_body else began_in_body
+        self._header_bytes = 0 if has_body or self._headers_ended else self._header_bytes + len(data)
         if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
             self.registry.count_dropped("headers_too_large")
             self._fail(headers_too_large())
 
     def on_message_begin(self) -> None:
-        """A request starts."""
+        """A request starts; where too many wait for their answers, the parser stops here."""
+        if self._requests >= PIPELINED_REQUESTS:
+            raise _TooManyRequests
         super().on_message_begin()
         self._is_in_headers = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, which is kept, or a trailer, which nobody reads."""
+        if not self._is_in_body:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Part of a body has arrived, which is held if a request is being answered."""
+        self._body_grew = True
+        super().on_body(body)
+        if self.is_at_work:
+            self.registry.body_arrives(self, num_bytes=len(body))
 
     def on_headers_complete(self) -> None:
         """The headers have arrived: the application takes over."""
@@ -135,11 +154,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """The body has arrived."""
         self._is_in_body = False
         self._request_due_since = None
+        self.registry.body_arrived(self)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not HTTP with an error in the common shape."""
-        self.registry.count_dropped("not_http")
+        self.registry.count_dropped("pipelined" if self._requests >= PIPELINED_REQUESTS else "not_http")
         self._fail(ApiError(400, "not_http", f"{msg} Expected HTTP/1.1."))
 
     def pause_writing(self) -> None:

@@ -32,6 +32,10 @@ class Limits(BaseModel):
 
 # One request.
 HEADER_BYTES = 65_536
+PIPELINED_REQUESTS = 64
+"""Sent over one connection before the first of them is answered."""
+LISTED_FAULTS = 1000
+"""Of a body with more, no fault is described: describing each takes longer than finding it."""
 ID_CHARACTERS = parse.ID_CHARACTERS  # longer ids are refused when a log is read
 COLUMN_NAME_CHARACTERS = 512
 COLUMNS = 32
@@ -68,5 +72,8 @@ SPARE_CONNECTIONS = 512
 """Open beyond `--max-connections`, for health and metrics, and to answer others with 503."""
 SPARE_FILES = 256
 """Open files beside connections: models, stores, threads."""
+ARRIVING_BYTES = 67_108_864
+"""Of all bodies that have not arrived in full, or as much as `ARRIVING_BODIES` of the largest ones."""
+ARRIVING_BODIES = 8
 LOG_QUEUE_BYTES = 4_194_304
 """Log lines waiting to be written; further ones are dropped and counted."""

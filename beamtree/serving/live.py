@@ -2,12 +2,14 @@
 
 Replicas read the same file and thus count the same. Events up to the newest interaction of the model's log are not
 counted again; they only extend histories. A new model starts with the events that are newer than its log. An event has
-the weight that the model was fitted with for its type, or 1 without a type.
+the weight that the model was fitted with for its type, or 1 without a type. An event from the future counts as of now:
+the trend fades with the newest event, so that a single one would erase it.
 """
 
 import logging
 import sqlite3
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from pathlib import Path
@@ -39,10 +41,17 @@ class LiveEvents:
     """
 
     def __init__(
-        self, path: Path, *, current: Callable[[], LoadedModel], histories: Histories, lock_seconds: float
+        self,
+        path: Path,
+        *,
+        current: Callable[[], LoadedModel],
+        histories: Histories,
+        lock_seconds: float,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._current = current
         self._histories = histories
+        self._clock = clock
         self._connection = sqlite3.connect(path, timeout=lock_seconds, isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA query_only = ON")
         self._model: LoadedModel | None = None
@@ -89,15 +98,16 @@ class LiveEvents:
         if not rows:
             return False
         dense = _encoded([row[2] for row in rows], model)
+        now = self._clock()
         met = []
         for (_, user, _, timestamp, event_type), item in zip(rows, dense, strict=True):
             weight = 1.0 if self._event_types is None else self._event_types.weight_of(event_type)
             if item < 0 or weight is None:
                 continue
             before = self._before(user, model)
-            time = None if self._seconds is None else timestamp / self._seconds
-            if time is None or time > self._newest_counted:
-                met.append(Interaction(item, list(before), time, weight))
+            moment = None if self._seconds is None else min(timestamp, now) / self._seconds
+            if moment is None or moment > self._newest_counted:
+                met.append(Interaction(item, list(before), moment, weight))
             before.append(item)
         self._last_read = rows[-1][0]
         if met:
@@ -138,7 +148,7 @@ class LiveEvents:
             try:
                 while self.read() and not self._stop.wait(SECONDS_BETWEEN_READINGS / 5):
                     pass
-            except Exception:  # the thread must not end unnoticed
+            except BaseException:  # the thread must not end unnoticed; panics of polars are no Exception
                 log.exception("events could not be counted")
 
 

@@ -74,6 +74,10 @@ class LoadedModel:
             for whose, schema in schemas.items()
         }
 
+    def describe(self) -> None:
+        """Make what GET /v1/model says, which takes a while, before the thread that all clients share needs it."""
+        _ = self.history_length, self.columns, self.features
+
     @cached_property
     def branch_names(self) -> BranchNames:
         """Names of the nodes of the tree."""

@@ -22,7 +22,14 @@ from beamtree.serving.event_file import DAY, EventFile
 from beamtree.serving.events import EventStore
 from beamtree.serving.histories import Histories, UserEvents
 from beamtree.serving.http_protocol import guarded_protocol
-from beamtree.serving.limits import SEARCHED_TOGETHER, SLICE_SECONDS, SPARE_CONNECTIONS, SPARE_FILES
+from beamtree.serving.limits import (
+    ARRIVING_BODIES,
+    ARRIVING_BYTES,
+    SEARCHED_TOGETHER,
+    SLICE_SECONDS,
+    SPARE_CONNECTIONS,
+    SPARE_FILES,
+)
 from beamtree.serving.live import LiveEvents
 from beamtree.serving.loaded_model import load_model
 from beamtree.serving.logs import LogQueue
@@ -66,11 +73,17 @@ def serve(
         )
         watch.start()
     connections = Connections(
-        ConnectionLimits(clients=settings.max_connections, seconds=settings.timeout, unread_bytes=settings.max_unread),
+        ConnectionLimits(
+            clients=settings.max_connections,
+            seconds=settings.timeout,
+            unread_bytes=settings.max_unread,
+            arriving_bytes=max(ARRIVING_BYTES, ARRIVING_BODIES * settings.limits.body),
+        ),
         count_dropped=service.metrics.connection_dropped,
     )
     service.metrics.watch("connections", "Open connections", lambda: connections.open)
     service.metrics.watch("unread_bytes", "Bytes of answers not yet read by clients", lambda: connections.unread_bytes)
+    service.metrics.watch("arriving_bytes", "Bytes of unfinished bodies", lambda: connections.arriving_bytes)
     if log_queue is not None:
         log_queue.count_dropped = service.metrics.log_lines_dropped.inc
     shown = f"[{host}]" if ":" in host else host

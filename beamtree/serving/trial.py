@@ -170,5 +170,6 @@ def _describe_items(model: LoadedModel) -> None:
             ) from error
     if CATEGORY in catalogue.item_table.columns:
         json_text(count_values(catalogue.item_table[CATEGORY], most=TRIED_ITEMS))
-    json_text([model.history_length, model.columns, model.features])
+    model.describe()
+    json_text([model.columns, model.features])
     catalogue.find("a", limit=1)

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from beamtree.artefact import load_artefact, save_artefact
-from beamtree.serving.limits import HEADER_BYTES, SPARE_CONNECTIONS
+from beamtree.serving.limits import ARRIVING_BYTES, HEADER_BYTES, PIPELINED_REQUESTS, SPARE_CONNECTIONS
 from tests.serving.conftest import StartServer
 from tests.serving.models import save_model
 from tests.serving.server import DEADLINE, Server, ask, wait_until
@@ -217,3 +217,62 @@ def test_a_body_that_nobody_reads_does_not_keep_a_connection(
     connection.sendall(b" " * 100_000)
     assert b"431" not in read_until_closed(connection)
     assert dropped(server, "slow_request") == 1
+
+
+ENDLESS = {
+    "trailers": b"2\r\n{}\r\n0\r\n" + b"a:b\r\n" * 40_000,
+    "one trailer": b"2\r\n{}\r\n0\r\na: " + b"a" * 200_000,
+    "an extension of a chunk": b"2;" + b"a" * 200_000,
+}
+
+
+@pytest.mark.parametrize("endless", ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("head", [CHUNKED, HEALTH + b"Transfer-Encoding: chunked\r\n\r\n"], ids=["read", "unread"])
+def test_what_comes_with_a_body_and_is_none_is_bounded(
+    start: StartServer, model: Path, sockets: ExitStack, head: bytes, endless: bytes
+) -> None:
+    server = start(model, "--timeout", "3000")
+    connection = connect(server, sockets)
+    connection.sendall(head)
+    try:
+        for first in range(0, len(endless), 10_000):
+            connection.sendall(endless[first : first + 10_000])
+    except (BrokenPipeError, ConnectionResetError):  # refused before the last part
+        pass
+    read_until_closed(connection)
+    assert dropped(server, "headers_too_large") == 1
+
+
+def test_trailers_are_passed_over(server: Server, sockets: ExitStack) -> None:
+    connection = connect(server, sockets)
+    body = b"2\r\n{}\r\n0\r\nExpect: 100-continue\r\nX-Checksum: 1\r\n\r\n"
+    connection.sendall(CHUNKED + body + HEALTH + b"Connection: close\r\n\r\n")
+    answers = read_until_closed(connection)
+    assert (answers.count(b"HTTP/1.1 422"), answers.count(b"HTTP/1.1 200")) == (1, 1)
+
+
+def test_few_requests_may_wait_for_the_answers_before_them(start: StartServer, model: Path, sockets: ExitStack) -> None:
+    server = start(model, "--timeout", "3000")
+    patient, pushing = connect(server, sockets), connect(server, sockets)
+    patient.sendall((HEALTH + b"\r\n") * (PIPELINED_REQUESTS - 1) + HEALTH + b"Connection: close\r\n\r\n")
+    assert read_until_closed(patient).count(b"HTTP/1.1 200") == PIPELINED_REQUESTS
+    pushing.sendall((HEALTH + b"\r\n") * 10 * PIPELINED_REQUESTS)
+    assert read_until_closed(pushing).count(b"HTTP/1.1 200") < PIPELINED_REQUESTS
+    assert dropped(server, "pipelined") == 1
+
+
+def test_unfinished_bodies_are_bounded_in_all(start: StartServer, model: Path, sockets: ExitStack) -> None:
+    server = start(model, "--timeout", "3000")
+    head = CHUNKED.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1048576")
+    enough = ARRIVING_BYTES // 1_000_000
+    slow = [connect(server, sockets) for _ in range(enough + 3)]
+    for connection in slow:
+        connection.sendall(head + b" " * 1_000_000)
+    wait_until(lambda: dropped(server, "slow_request") == 3, what="the bodies that began first to be dropped")
+    assert 0 < server.metric("beamtree_arriving_bytes") <= ARRIVING_BYTES
+    assert server.recommend(history=[100], k=3)["source"] == "beam"
+    slow[-1].sendall(b" " * 48_576)
+    assert slow[-1].recv(65_536).startswith(b"HTTP/1.1 400"), "the latest body has come in full, and is no JSON"
+    for connection in slow:
+        connection.close()
+    wait_until(lambda: server.metric("beamtree_arriving_bytes") == 0, what="closed connections to be forgotten")

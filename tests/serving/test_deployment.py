@@ -1,6 +1,7 @@
 """When a model folder changes, and while it changes."""
 
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,9 @@ import pytest
 from polars.exceptions import PanicException
 
 from beamtree.artefact import MODEL_CARD, save_artefact
+from beamtree.data.features import FeatureSchema
 from beamtree.errors import ArtefactError
+from beamtree.serving.catalogue import Catalogue
 from beamtree.serving.deployment import Deployment, Failure
 from beamtree.serving.loaded_model import LoadedModel, load_model
 from tests.serving.models import random_artefact, save_model
@@ -40,7 +43,7 @@ def read_version(directory: Path) -> LoadedModel:
     name = (directory / "manifest.json").read_text()
     if not (directory / name).exists():
         raise ArtefactError(f"{directory / name} is missing")
-    return cast(LoadedModel, SimpleNamespace(version=name))
+    return cast(LoadedModel, SimpleNamespace(version=name, describe=lambda: None))
 
 
 def try_version(directory: Path) -> str:
@@ -239,6 +242,21 @@ def test_it_shows_whether_the_folder_holds_what_is_served(tmp_path: Path) -> Non
     assert deployment.differs_from_folder()
     (folder / "manifest.json").unlink()
     assert deployment.differs_from_folder()
+    os.mkfifo(folder / "manifest.json")
+    deployment.reload_if_changed()
+    assert deployment.last_failure is not None
+    assert "a pipe" in deployment.last_failure.message
+
+
+def test_no_request_waits_for_the_description_of_a_new_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(tmp_path, 30, seed=1)
+    deployment = Deployment(tmp_path, load=load_model, trial=lambda at: load_model(at).version, witness=Witness())
+    save_model(tmp_path, 30, seed=2)
+    deployment.reload()
+    monkeypatch.setattr(Catalogue, "describe_columns", None)
+    monkeypatch.setattr(FeatureSchema, "infer", None)
+    assert {"name": "category", "kind": "category", "size": None} in deployment.current.features["items"]
+    assert len(deployment.current.columns) == 6
 
 
 def test_a_rollback_does_not_wait_for_a_model_that_is_being_read(folder: Path) -> None:

@@ -77,7 +77,8 @@ def test_a_request_goes_through_every_hook() -> None:
 
     async def talk() -> Pipe:
         connections = Connections(
-            ConnectionLimits(clients=1, seconds=10.0, unread_bytes=1), count_dropped=lambda reason: calls.append(reason)
+            ConnectionLimits(clients=1, seconds=10.0, unread_bytes=1, arriving_bytes=1),
+            count_dropped=lambda reason: calls.append(reason),
         )
         config = uvicorn.Config(application, http=guarded_protocol(connections), log_config=None, lifespan="off")
         config.load()

@@ -45,7 +45,9 @@ class Server:
         self.file = EventFile(path)
         self.model = model
         histories = Histories(None, stored=UserEvents(path, lock_seconds=1.0), latest=100)
-        self.live = LiveEvents(path, current=lambda: self.model, histories=histories, lock_seconds=1.0)
+        self.live = LiveEvents(
+            path, current=lambda: self.model, histories=histories, lock_seconds=1.0, clock=lambda: NOW + 3 * HOUR
+        )
 
     def take(self, *events: tuple[str, int, float], event_type: str | None = None) -> None:
         with self.file.transaction():
@@ -79,6 +81,18 @@ def test_the_trend_follows_the_events(server: Server) -> None:
     server.take(*((f"v{number}", odd, NOW + HOUR) for number in range(400)))
     server.live.read()
     assert odd in server.top([101], k=3)
+
+
+def test_an_event_from_the_future_does_not_erase_the_trend(server: Server) -> None:
+    odd = next(item for item in range(100, 160) if item not in server.top([101], k=50))
+    server.take(*((f"v{number}", odd, NOW + HOUR) for number in range(400)))
+    server.take(("liar", 100, 9e18), ("liar", 103, 1e308))
+    server.live.read()
+    assert server.live.num_interactions == 402
+    assert odd in server.top([101], k=3)
+    server.take(*((f"w{number}", odd + 1, NOW + 2 * HOUR) for number in range(800)))
+    server.live.read()
+    assert odd + 1 in server.top([101], k=3), "what comes later counts too"
 
 
 def test_what_a_model_has_learned_is_not_counted_again_but_comes_before(folder: Path, tmp_path: Path) -> None:

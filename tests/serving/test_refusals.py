@@ -5,7 +5,13 @@ import socket
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
+from beamtree.serving.limits import Limits
+from beamtree.serving.schemas.catalogue_changes import ItemsBody
+from beamtree.serving.schemas.events import EventsBody
+from beamtree.serving.schemas.infer import InferBody
+from beamtree.serving.schemas.recommend_body import RecommendBody
 from tests.serving.server import DEADLINE, Server
 
 JSON_POST = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -61,7 +67,11 @@ def condition(**parts: Any) -> dict[str, Any]:
         ({"history": [100], "context": {"tags": ["a", ["b"]]}}, "invalid_request", "context.tags"),
         ({"history": [100], "context": {"vector": [0.5] * 4097}}, "invalid_request", "context.vector"),
         ({"history": [100], "context": {"x" * 513: 1}}, "invalid_request", "String should have at most 512"),
-        ({"history": [100], "context": {str(name): 1 for name in range(65)}}, "invalid_request", "at most 64 items"),
+        (
+            {"history": [100], "context": {str(name): 1 for name in range(65)}},
+            "invalid_request",
+            "expected at most 64 columns",
+        ),
         (condition(column="colour", one_of=["red"]), "unknown_column", "category, title, year"),
         (condition(column="category"), "invalid_request", "one_of, contains, at_least or at_most"),
         (condition(column="category", one_of=[1]), "wrong_type", "holds texts"),
@@ -96,6 +106,43 @@ def test_all_faults_are_listed(server: Server) -> None:
     answer = server.post("/v1/recommend", {"requests": [{"history": [1.5], "k": 0}, {"history": [], "beams": 1}]})
     fields = [detail["field"] for detail in answer.json["error"]["details"]]
     assert fields == ["requests[0].history[0]", "requests[0].k", "requests[1].beams"]
+
+
+def repeated(before: bytes, fault: bytes, after: bytes) -> bytes:
+    """A body with a hundred thousand faults."""
+    return before + b",".join([fault] * 100_000) + after
+
+
+@pytest.mark.parametrize(
+    ("body", "type_of"),
+    [
+        (repeated(b'{"history":[', b"{}", b"]}"), RecommendBody),
+        (repeated(b'{"history":[1],"exclude":[', b"null", b"]}"), RecommendBody),
+        (repeated(b'{"history":[1],"columns":[', b"1", b"]}"), RecommendBody),
+        (repeated(b'{"history":[1],"allow":{"ids":[', b"1.5", b"]}}"), RecommendBody),
+        (repeated(b'{"history":[1],"allow":{"where":[', b"{}", b"]}}"), RecommendBody),
+        (repeated(b'{"history":[1],"allow":{"where":[{"column":"a","one_of":[', b"{}", b"]}]}}"), RecommendBody),
+        (repeated(b'{"history":[1],"context":{"vector":[', b"{}", b"]}}"), RecommendBody),
+        (repeated(b'{"requests":[', b"{}", b"]}"), RecommendBody),
+        (repeated(b'{"events":[', b"{}", b"]}"), EventsBody),
+        (repeated(b'{"add":[', b"{}", b"]}"), ItemsBody),
+        (repeated(b'{"add":[{"item_id":1,"tags":[', b"{}", b"]}]}"), ItemsBody),
+        (repeated(b'{"remove":[', b"{}", b"]}"), ItemsBody),
+        (repeated(b'{"inputs":[', b"{}", b"]}"), InferBody),
+        (b'{"history":[1],"context":{%b}}' % b",".join(b'"%d":{}' % name for name in range(100_000)), RecommendBody),
+    ],
+)
+def test_few_of_very_many_faults_are_looked_for(body: bytes, type_of: Any) -> None:
+    """Each takes some microseconds, in which nobody else is answered."""
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(type_of).validate_json(body, context=Limits())
+    assert raised.value.error_count() <= 20
+
+
+def test_very_many_fields_that_do_not_exist_are_counted(server: Server) -> None:
+    answer = server.post("/v1/recommend", {"history": [100]} | {f"x{number}": 1 for number in range(50_000)})
+    assert (answer.status, answer.code) == (422, "invalid_request")
+    assert answer.json["error"]["message"].startswith("The body has 50,000 faults, too many to list.")
 
 
 @pytest.mark.parametrize(

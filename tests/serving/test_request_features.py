@@ -13,6 +13,7 @@ from beamtree.data.features import FeatureSchema
 from beamtree.data.request_features import RequestFeatures
 from beamtree.native.offset_arrays import CONTEXT, USER
 from beamtree.tree.build import plant, random_order
+from tests.fuzz.properties import reading_all_kinds_of_columns
 from tests.serving.conftest import StartServer
 from tests.serving.models import TINY, random_tower
 from tests.serving.server import Answer, Server
@@ -48,6 +49,17 @@ def server(tmp_path: Path, start: StartServer) -> Server:
     )
     save_artefact(tmp_path / "model", artefact)
     return start(tmp_path / "model")
+
+
+def test_vectors_that_would_give_no_finite_score_are_refused(start: StartServer, tmp_path: Path) -> None:
+    save_artefact(tmp_path / "vectors", reading_all_kinds_of_columns())
+    server = start(tmp_path / "vectors")
+    for taste in ([3.4e38, 3.4e38], [1e20, 0.0], [-1e300, 0.0]):
+        answer = server.post("/v1/recommend", {"history": [11], "context": {"taste": taste}})
+        assert (answer.status, answer.code) == (422, "wrong_features")
+    found = server.post("/v1/recommend", {"history": [11], "context": {"taste": [1e9, -1e9]}}).json["results"][0]
+    assert found["items"]
+    assert all(item["score"] is not None for item in found["items"])
 
 
 def test_features_decide_what_is_recommended_and_features_alone_are_no_cold_start(server: Server) -> None:

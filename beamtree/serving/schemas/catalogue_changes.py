@@ -7,14 +7,17 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
 from beamtree.serving.schemas.fields import FiniteNumber, ItemId, Limited, RequestBody, WholeNumber
 from beamtree.serving.schemas.operation import AdminAnswer
 
-ItemValue = StrictBool | WholeNumber | FiniteNumber | StrictStr
+ItemValue = Annotated[StrictBool | WholeNumber | FiniteNumber | StrictStr, Field(union_mode="left_to_right")]
+ItemValues = Annotated[list[ItemValue | None], Field(fail_fast=True)]
 
 
 class NewItem(BaseModel):
     """An item, and any of the columns of the item table that the model was fitted with; dates are ISO texts."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, ItemValue | list[ItemValue | None] | None] = Field(init=False)
+    __pydantic_extra__: dict[str, ItemValue | Annotated[list[ItemValue | None], Field(fail_fast=True)] | None] = Field(
+        init=False
+    )
 
     item_id: ItemId
 
@@ -22,10 +25,10 @@ class NewItem(BaseModel):
 class ItemsBody(RequestBody):
     """Items to add to the catalogue, and items to remove from it. A removed item comes back when it is added again."""
 
-    add: Annotated[list[NewItem], Limited("items", "items in one call")] = Field(
+    add: Annotated[list[NewItem], Limited("items", "items in one call", finds_all=True)] = Field(
         default=[], description="items that the catalogue does not have"
     )
-    remove: Annotated[list[ItemId], Limited("items", "items in one call")] = Field(
+    remove: Annotated[list[ItemId], Limited("items", "items in one call", finds_all=True)] = Field(
         default=[], description="no longer recommended; histories may still contain them"
     )
 

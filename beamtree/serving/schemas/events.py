@@ -29,7 +29,7 @@ class Event(RequestBody):
 class EventsBody(RequestBody):
     """Events in the order in which they happened; they come after all that the store already holds."""
 
-    events: Annotated[list[Event], Field(min_length=1), Limited("events", "events in one call")]
+    events: Annotated[list[Event], Field(min_length=1), Limited("events", "events in one call", finds_all=True)]
     unknown: UnknownIds = Field(
         "report", description="items that the model does not know; with 'refuse', no event is stored"
     )

@@ -1,6 +1,5 @@
 """Types that several bodies share: ids, values, and bounds that the operator sets."""
 
-from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -55,20 +54,30 @@ class Limited:
     """Bounds an integer, or the length of a list, by one of the `Limits` that a body is validated with.
 
     limit: the name of the bound; of: what is counted. Without limits as the validation context, nothing is bounded.
+    Validation of a list stops at its first faulty element. With `finds_all` all faults are reported; then the length
+    is checked before the elements, so that there are not too many.
     """
 
     limit: str
     of: str
+    finds_all: bool = False
 
     def check(self, value: Any, info: ValidationInfo) -> Any:
-        """The value; PydanticCustomError where it exceeds the limit."""
-        number = len(value) if isinstance(value, Sized) else value
-        if isinstance(info.context, Limits) and number > (limit := getattr(info.context, self.limit)):
+        """The value; PydanticCustomError where it exceeds the limit. What is no list or integer passes."""
+        number = len(value) if isinstance(value, list) else value
+        if not isinstance(info.context, Limits) or not isinstance(number, int):
+            return value
+        if number > (limit := getattr(info.context, self.limit)):
             raise limit_exceeded(number, limit, of=self.of)
         return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_after_validator_function(self.check, handler(source))
+        schema = handler(source)
+        if self.finds_all:
+            return core_schema.with_info_before_validator_function(self.check, schema)
+        if schema["type"] == "list":
+            schema["fail_fast"] = True
+        return core_schema.with_info_after_validator_function(self.check, schema)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(schema), LIMIT: self.limit}
@@ -94,11 +103,12 @@ def _exact_float(value: object) -> object:
 Count = Annotated[StrictInt, Field(ge=1), BeforeValidator(_exact_float)]
 Length = Annotated[StrictInt, Field(ge=0), BeforeValidator(_exact_float)]
 WholeNumber = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
-AnyId = (
-    WholeNumber
-    | Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
-    | SkipJsonSchema[Annotated[int, BeforeValidator(_exact)]]
-)
+AnyId = Annotated[
+    Annotated[StrictStr, Field(max_length=ID_CHARACTERS)]
+    | WholeNumber
+    | SkipJsonSchema[Annotated[int, BeforeValidator(_exact)]],
+    Field(union_mode="left_to_right"),  # four times as fast for texts as the search for the best match
+]
 ItemId = TypeAliasType("ItemId", AnyId)
 UserId = TypeAliasType("UserId", AnyId)
 ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=COLUMN_NAME_CHARACTERS)])
@@ -106,9 +116,20 @@ ColumnName = TypeAliasType("ColumnName", Annotated[StrictStr, Field(max_length=C
 
 FiniteNumber = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 ConditionText = Annotated[StrictStr, Field(max_length=CONDITION_CHARACTERS)]
-Value = StrictBool | WholeNumber | FiniteNumber | ConditionText
-FeatureValue = Value | Annotated[list[Value], Field(max_length=FEATURE_VALUES)] | None
-FeatureValues = Annotated[dict[ColumnName, FeatureValue], Field(max_length=FEATURE_COLUMNS)]
+Value = Annotated[StrictBool | WholeNumber | FiniteNumber | ConditionText, Field(union_mode="left_to_right")]
+FeatureValue = Value | Annotated[list[Value], Field(fail_fast=True, max_length=FEATURE_VALUES)] | None
+
+
+def _has_few_columns(values: object) -> object:
+    """Checked before the values, each of which may have several faults."""
+    if isinstance(values, dict) and len(values) > FEATURE_COLUMNS:
+        raise ValueError(f"expected at most {FEATURE_COLUMNS} columns")
+    return values
+
+
+FeatureValues = Annotated[
+    dict[ColumnName, FeatureValue], Field(max_length=FEATURE_COLUMNS), BeforeValidator(_has_few_columns)
+]
 """Values by column, null = missing."""
 
 UnknownIds = Literal["report", "ignore", "refuse"]

@@ -72,10 +72,10 @@ class InferBody(RequestBody):
         None, description="comes back with the answer"
     )
     parameters: InferParameters = InferParameters()
-    inputs: Annotated[list[InferInput], Field(min_length=1, max_length=3)] = Field(
+    inputs: Annotated[list[InferInput], Field(fail_fast=True, min_length=1, max_length=3)] = Field(
         description="history, and where the model reads such features also user_features and context"
     )
-    outputs: Annotated[list[InferOutput], Field(min_length=1, max_length=4)] | None = Field(
+    outputs: Annotated[list[InferOutput], Field(fail_fast=True, min_length=1, max_length=4)] | None = Field(
         None, description="default: all"
     )
 

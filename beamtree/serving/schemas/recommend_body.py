@@ -42,7 +42,7 @@ class Condition(RequestBody):
     """One condition on a column of the item table; of the four, at least one is given and all given ones must hold."""
 
     column: ColumnName = Field(description="a column of the item table, such as category")
-    one_of: Annotated[list[Value], Field(max_length=CONDITION_VALUES)] | None = Field(
+    one_of: Annotated[list[Value], Field(fail_fast=True, max_length=CONDITION_VALUES)] | None = Field(
         None, description="one of these values"
     )
     contains: ConditionText | None = Field(
@@ -62,7 +62,7 @@ class Allow(RequestBody):
     """Which items may be returned: these ids, and those that meet all conditions; given both, both must hold."""
 
     ids: Annotated[list[ItemId], Limited("ids", "ids")] | None = Field(None, description="only these items")
-    where: Annotated[list[Condition], Field(max_length=CONDITIONS)] | None = Field(
+    where: Annotated[list[Condition], Field(fail_fast=True, max_length=CONDITIONS)] | None = Field(
         None, description="only items that meet all of these conditions"
     )
 
@@ -104,7 +104,7 @@ class Recommend(RequestBody):
         "popularity",
         description="cold start, with neither a known item nor a feature: the most popular items, or 422",
     )
-    columns: Annotated[list[ColumnName], Field(max_length=COLUMNS)] = Field(
+    columns: Annotated[list[ColumnName], Field(fail_fast=True, max_length=COLUMNS)] = Field(
         [], description="columns of the item table to return with each item"
     )
     explain: StrictBool = Field(
@@ -133,7 +133,7 @@ class RecommendMany(RequestBody):
     requests: Annotated[
         list[Recommend],
         Field(min_length=1),
-        Limited("batch", "requests in one call"),
+        Limited("batch", "requests in one call", finds_all=True),
         AfterValidator(_explains_few),
     ] = Field(description="each as for one request")
 

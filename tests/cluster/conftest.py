@@ -1,8 +1,12 @@
-"""One Ray cluster of two nodes for all tests of this folder: starting it takes many seconds."""
+"""One Ray cluster of two nodes for all tests of this folder: starting it takes many seconds.
+
+Nothing here may depend on how busy the machine is, or on what else runs on it: no short timeout, no fixed port.
+"""
 
 import logging
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +16,51 @@ from beamtree.cluster.connection import Cluster
 
 STORE_BYTES = 100 * 2**20
 ROOT = Path(__file__).parents[2]
+CPUS_OF_A_NODE = 2
+PATIENCE = 600.0
+"""Seconds to wait for what takes a few of them on a quiet machine."""
+
+SECONDS_OF_A_TEST = 1800
+
+ENVIRONMENT = {
+    "PYTHONPATH": str(ROOT),  # what workers are sent is defined in tests
+    "OMP_NUM_THREADS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # by default workers give way to everything else that runs
+    "RAY_memory_monitor_refresh_ms": "0",  # it kills workers for the memory that other programs take
+    "RAY_gcs_server_port_wait_time_s": str(int(PATIENCE)),
+}
 
 
 def add_node(nodes: Any) -> Any:
     """One more node, when it is up."""
-    added = nodes.add_node(num_cpus=2, object_store_memory=STORE_BYTES, include_dashboard=False)
-    nodes.wait_for_nodes()
+    added = nodes.add_node(
+        wait=False,
+        num_cpus=CPUS_OF_A_NODE,
+        object_store_memory=STORE_BYTES,
+        include_dashboard=False,
+        dashboard_agent_listen_port=0,
+    )
+    nodes.wait_for_nodes(timeout=PATIENCE)
     return added
+
+
+def wait_until(is_so: Callable[[], bool], *, what: str) -> None:
+    """Return as soon as something is so; TimeoutError long after it should have been."""
+    given_up_at = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > given_up_at:
+            raise TimeoutError(f"Waited {PATIENCE:.0f} seconds in vain: {what}.")
+        time.sleep(0.05)
+
+
+def wait_for_free_cpus(nodes: Any) -> None:
+    """Return when nothing that earlier tests started holds a CPU any more: workers are spread over all nodes then."""
+    import ray
+
+    every = CPUS_OF_A_NODE * len(nodes.list_all_nodes())
+    wait_until(lambda: ray.available_resources().get("CPU", 0) == every, what="not all CPUs are free")
 
 
 @pytest.fixture(scope="package")
@@ -28,12 +70,12 @@ def nodes() -> Iterator[Any]:
         warnings.simplefilter("ignore")
         make_record = logging.getLogRecordFactory()  # Ray puts one in its place that marks every record of the process
         import ray
+        from ray._private import services
         from ray.cluster_utils import Cluster as Nodes
 
-        patch.setenv("PYTHONPATH", str(ROOT))  # what workers are sent is defined in tests
-        patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        patch.setattr(services, "get_node", _patient(services.get_node))
         nodes = Nodes()
         try:
             for _ in range(2):
@@ -57,6 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"))
+            item.add_marker(pytest.mark.timeout(SECONDS_OF_A_TEST))
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +111,19 @@ def _quiet_ray() -> Iterator[None]:
         warnings.filterwarnings("ignore", category=ResourceWarning)
         warnings.filterwarnings("ignore", category=pytest.PytestUnraisableExceptionWarning)
         yield
+
+
+def _patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
+    """As Ray's way to see whether a node that it has just started is up, which gives up after half a minute."""
+
+    def get_when_there(*given: Any) -> Any:
+        given_up_at = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return get_node(*given)
+            except RuntimeError:
+                if time.monotonic() > given_up_at:
+                    raise
+                time.sleep(0.1)
+
+    return get_when_there

@@ -16,8 +16,6 @@ from beamtree.training.relearn import relearn_tree
 from tests.small import assert_same_bytes, model_settings, score_of, sequences_of, stirred_model
 from tests.training.runs import ring_instances, ring_tree
 
-pytestmark = pytest.mark.timeout(600)
-
 GENERATOR = np.random.default_rng(11)
 LISTS = [GENERATOR.integers(0, 30, size=size).tolist() for size in GENERATOR.integers(1, 40, size=50)]
 

@@ -26,8 +26,6 @@ from tests.cluster.test_data_parallel import encoder, schedule_for
 from tests.cluster.workers import alone_here
 from tests.small import Arrays, assert_same_bytes
 
-pytestmark = pytest.mark.timeout(900)
-
 DIES_AT_STEP = 5
 
 

@@ -1,15 +1,18 @@
 """Recommending for everybody: each user once, whoever is killed, and nothing twice after a restart."""
 
 import os
+import re
 import signal
 import subprocess
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from rich.console import Console
 
 from beamtree import DeepTreeRetriever
 from beamtree.cluster.connection import Cluster
@@ -148,14 +151,19 @@ def test_a_bad_row_is_told_as_everywhere(two_nodes: Cluster, job: Job, tmp_path:
 
 
 def test_the_command_with_lists_for_some_users(
-    two_nodes: Cluster, model: Path, files: Path, tmp_path: Path, command: Command
+    two_nodes: Cluster, model: Path, files: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a terminal it shows shards, users, and the time that is left."""
+    screen = StringIO()
+    terminal = Console(file=screen, force_terminal=True, color_system=None, width=120)
+    monkeypatch.setattr("beamtree.cli.recommend.messages", terminal)
     out, alone = tmp_path / "out", tmp_path / "alone.parquet"
     what = ["recommend", str(model), "--log", str(files / "log"), "-k", "4"]
     what += ["--allow-lists", str(files / "lists.parquet")]
     done = command(*what, "--out", str(out), "--cluster", two_nodes.address, "--workers", "2")
     assert done.code == 0, done.err
     assert "for 100 users; 8 files in" in done.message
+    assert re.search(r"[1-8] of 8 shards, \d+ users \d:\d\d:\d\d left \d:\d\d:\d\d", screen.getvalue())
     assert command(*what, "--out", str(alone)).code == 0
     assert_frame_equal(written(out), pl.read_parquet(alone).sort("user_id", "rank"))
     for user, allowed in LISTS.items():

@@ -21,6 +21,7 @@ PATIENCE = 600.0
 """Seconds to wait for what takes a few of them on a quiet machine."""
 
 SECONDS_OF_A_TEST = 1800
+ATTEMPTS = 5
 
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),  # what workers are sent is defined in tests
@@ -34,16 +35,20 @@ ENVIRONMENT = {
 
 
 def add_node(nodes: Any) -> Any:
-    """One more node, when it is up."""
-    added = nodes.add_node(
-        wait=False,
-        num_cpus=CPUS_OF_A_NODE,
-        object_store_memory=STORE_BYTES,
-        include_dashboard=False,
-        dashboard_agent_listen_port=0,
-    )
-    nodes.wait_for_nodes(timeout=PATIENCE)
-    return added
+    """One more node, when it is up: a raylet whose agent takes more than 15 seconds to start gives up, so again."""
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            return nodes.add_node(
+                wait=False,  # half a minute; `_patient` waits already
+                num_cpus=CPUS_OF_A_NODE,
+                object_store_memory=STORE_BYTES,
+                include_dashboard=False,
+                dashboard_agent_listen_port=0,
+            )
+        except Exception:  # Ray raises no narrower one
+            if not attempts_left:
+                raise
+    return None
 
 
 def wait_until(is_so: Callable[[], bool], *, what: str) -> None:
@@ -75,7 +80,7 @@ def nodes() -> Iterator[Any]:
 
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
-        patch.setattr(services, "get_node", _patient(services.get_node))
+        patch.setattr(services, "get_node", _patient(services.get_node, services.psutil))
         nodes = Nodes()
         try:
             for _ in range(2):
@@ -113,17 +118,26 @@ def _quiet_ray() -> Iterator[None]:
         yield
 
 
-def _patient(get_node: Callable[..., Any]) -> Callable[..., Any]:
-    """As Ray's way to see whether a node that it has just started is up, which gives up after half a minute."""
+def _patient(get_node: Callable[..., Any], psutil: Any) -> Callable[..., Any]:
+    """As Ray's way to see whether a node that it has just started is up, but for as long as its raylet runs."""
 
-    def get_when_there(*given: Any) -> Any:
+    def is_running(node_id: str) -> bool:
+        for child in psutil.Process().children():
+            try:
+                if f"--node_id={node_id}" in child.cmdline():
+                    return True
+            except psutil.Error:  # it has just ended
+                continue
+        return False
+
+    def get_when_there(gcs_address: str, node_id: str) -> Any:
         given_up_at = time.monotonic() + PATIENCE
         while True:
             try:
-                return get_node(*given)
+                return get_node(gcs_address, node_id)
             except RuntimeError:
-                if time.monotonic() > given_up_at:
-                    raise
+                if not is_running(node_id) or time.monotonic() > given_up_at:
+                    raise ChildProcessError(f"The raylet of node {node_id} ended, or did not come up.") from None
                 time.sleep(0.1)
 
     return get_when_there

@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # by default workers give way to everything else that runs
     "RAY_memory_monitor_refresh_ms": "0",  # it kills workers for the memory that other programs take
     "RAY_gcs_server_port_wait_time_s": str(int(PATIENCE)),
+    "RAY_worker_register_timeout_seconds": str(int(PATIENCE)),  # a worker that takes longer to start is killed
 }
 
 

@@ -76,11 +76,12 @@ def nodes() -> Iterator[Any]:
         warnings.simplefilter("ignore")
         make_record = logging.getLogRecordFactory()  # Ray puts one in its place that marks every record of the process
         import ray
-        from ray._private import services
+        from ray._private import ray_constants, services
         from ray.cluster_utils import Cluster as Nodes
 
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
+        patch.setattr(ray_constants, "RAY_DASHBOARD_STARTUP_TIMEOUT_S", int(PATIENCE))  # read when Ray was imported
         patch.setattr(services, "get_node", _patient(services.get_node, services.psutil))
         nodes = Nodes()
         try:

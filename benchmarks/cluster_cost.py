@@ -31,6 +31,7 @@ LOOPBACK_BYTES_PER_SECOND = 1e9
 DOLLARS_PER_CORE_HOUR = 0.05
 ITEMS = (10**6, 10**7, 10**8, 10**9)
 WORKERS = (1, 2, 8, 64)
+BYTES_OF_A_NODE = (32e9, 128e9, 512e9)
 USERS = 10**8
 BYTES_PER_ITEM = 3 * 4 * WIDTH
 """Bytes of an item on a worker: its vector and two moments."""
@@ -214,6 +215,34 @@ def learning_table(measured: Measured, *, kind: str) -> str:
     )
 
 
+def limits_table(measured: Measured) -> str:
+    """Which limit comes first: how many items fit, and with how many workers one computes less than it updates and
+    sends."""
+    fits = [(memory, memory / BYTES_PER_ITEM) for memory in BYTES_OF_A_NODE]
+    rows = [
+        [f"memory of {memory / 1e9:.0f} GB for tables", f"{items / 1e6:,.0f} million items"] for memory, items in fits
+    ]
+    rows.append(["updating and sending rows takes more time than gradients", f"{busy_workers(measured)} workers"])
+    return table(["limit", "reached at"], rows)
+
+
+def busy_workers(measured: Measured) -> int:
+    """From how many workers of one core on updating and sending rows takes each of them longer than computing."""
+    workers = 2
+    while True:
+        step = replicated(
+            measured,
+            items=10**8,
+            workers=workers,
+            positions=POSITIONS_PER_WORKER,
+            bandwidth=BYTES_PER_SECOND,
+            round_trip=ROUND_TRIP,
+        )
+        if step.updating + step.network > step.computing:
+            return workers
+        workers += 1
+
+
 def recommending_table(measured: Measured) -> str:
     """Hours and dollars of recommending to 10^8 users, by actors of one core."""
     rate = measured.users_per_second["two_actors"] / 2
@@ -235,6 +264,7 @@ def tables(measured: Measured) -> dict[str, str]:
     return {
         "check": check_table(measured),
         "replicated": learning_table(measured, kind="replicated"),
+        "limits": limits_table(measured),
         "sharded": learning_table(measured, kind="sharded"),
         "recommending": recommending_table(measured),
     }

@@ -1,12 +1,16 @@
 """Which cluster, how many workers, and how to reach it."""
 
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from beamtree.errors import BeamtreeError, ClusterError, InputError
+
+SECONDS_TO_ANSWER = 10.0
+"""How long the head of a cluster may take to accept a connection; Ray itself tries for a quarter of an hour."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,9 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         return
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
+        _refuse_closed_port(cluster.address)
         ray.init(address=cluster.address, log_to_driver=False, logging_level="warning")
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise InputError(
             f"There is no Ray cluster at {cluster.address!r} ({str(error).splitlines()[0]}). Start one with `ray start "
             "--head`, give the address of another one, or 'local' for this machine alone."
@@ -92,6 +97,13 @@ def results_of(ray: Any, tasks: Sequence[Any]) -> list[Any]:
                 "run this again."
             ) from error
         raise
+
+
+def _refuse_closed_port(address: str) -> None:
+    """OSError where nothing listens at HOST:PORT; an address of another form is left to Ray."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS_TO_ANSWER).close()
 
 
 def import_ray() -> Any:

@@ -4,14 +4,14 @@ All counts are sums over users, so the result is that of one process, bit for bi
 holds the pairs of its own users or of its own items, however large the log is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from beamtree.cluster.connection import Cluster, connected
+from beamtree.cluster.connection import Cluster, connected, results_of
 from beamtree.data.split import Spans
 from beamtree.model.counting import (
     COMPANY_ITEMS,
@@ -107,7 +107,7 @@ class ClusterCounting:
             )
             count = self._task(ray, _company_pairs, returns=len(shards) + 1)
             parts = [count.remote(shard, num_items, len(shards), kind) for shard in shards]
-            had, wanted = (np.sum(kind, axis=0) for kind in zip(*ray.get([part[-1] for part in parts]), strict=True))
+            had, wanted = _added_up(ray, [part[-1] for part in parts])
             pairs = [part[:-1] for part in parts]
             norms = norms_of(wanted, kind.balance)
             return Company(self._merged(ray, pairs, num_items=num_items, most=most, norms=norms), had, wanted)
@@ -124,8 +124,7 @@ class ClusterCounting:
         with connected(self.cluster) as ray:
             shards = self._shards(items, spans, weights, pairs_each=lambda lengths: lengths)
             task = self._task(ray, count, returns=1)
-            parts = ray.get([task.remote(shard, num_items) for shard in shards])
-            return [np.sum(kind, axis=0) for kind in zip(*parts, strict=True)]
+            return _added_up(ray, [task.remote(shard, num_items) for shard in shards])
 
     def _merged(
         self, ray: Any, parts: list[Any], *, num_items: int, most: int, norms: Float64Array | None
@@ -133,7 +132,9 @@ class ClusterCounting:
         """The lists of all items, from the pairs of each shard (outer) and of each bucket of sources (inner)."""
         task = self._task(ray, _merge, returns=1)
         by_bucket = zip(*(part if isinstance(part, list) else [part] for part in parts), strict=True)
-        merged: list[CountedPairs] = ray.get([task.remote(num_items, most, norms, *bucket) for bucket in by_bucket])
+        merged: list[CountedPairs] = results_of(
+            ray, [task.remote(num_items, most, norms, *bucket) for bucket in by_bucket]
+        )
         lengths = np.array([np.diff(pairs.offsets) for pairs in merged])
         source = np.concatenate([np.repeat(np.arange(num_items), own) for own in lengths])
         order = np.argsort(source, kind="stable")
@@ -161,6 +162,16 @@ class ClusterCounting:
         group = np.minimum(pairs * groups // max(1, total), groups - 1) if total else np.zeros(len(pairs), np.int64)
         cuts = np.searchsorted(group, np.arange(groups + 1))
         return list(_cut(items, spans, weights, cuts))
+
+
+def _added_up(ray: Any, parts: Sequence[Any]) -> list[Counts]:
+    """The sums of the arrays of all tasks; one task's at a time is held here."""
+    first, *others = parts
+    totals = [kind.copy() for kind in results_of(ray, [first])[0]]
+    for part in others:
+        for total, kind in zip(totals, results_of(ray, [part])[0], strict=True):
+            total += kind
+    return totals
 
 
 def _cut(items: Int32Array, spans: Spans, weights: Float32Array | None, cuts: Int64Array) -> Iterator[Shard]:

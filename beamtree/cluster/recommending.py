@@ -131,12 +131,12 @@ def recommend_everybody(
         there = _finished(out)
         missing = [shard for shard in partition.shards if shard not in there]
         on_shard(None, len(missing))
-        made = _recommend_shards(
-            ray,
-            missing,
-            [_actor(ray, cluster, job, partition, out) for _ in range(min(workers, len(missing)))],
-            on_shard=lambda done: on_shard(done, len(missing)),
-        )
+        actors = [_actor(ray, cluster, job, partition, out) for _ in range(min(workers, len(missing)))]
+        try:
+            made = _recommend_shards(ray, missing, actors, on_shard=lambda done: on_shard(done, len(missing)))
+        finally:
+            for actor in actors:
+                ray.kill(actor)
     _finish(out)
     users, cold = sum(done.users for done in made), sum(done.cold for done in made)
     return Everybody(len(partition.shards), len(partition.shards) - len(made), users, cold)
@@ -227,8 +227,6 @@ def _recommend_shards(
         on_shard(done)
         if waiting:
             give(actor, waiting.pop())
-    for actor in actors:
-        ray.kill(actor)
     return made
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from beamtree.cluster.connection import Cluster, connected
+from beamtree.cluster.connection import Cluster, connected, results_of
 from beamtree.training.relearn import StageScoring, score_candidates
 from beamtree.types import Float64Array, Int64Array
 
@@ -42,7 +42,7 @@ class ClusterScoring:
             while waiting:
                 on_step()
                 _, waiting = ray.wait(waiting, timeout=1.0)
-            return np.concatenate(ray.get(pending))
+            return np.concatenate(results_of(ray, pending))
 
 
 def _scores_of_items(scoring: StageScoring, chosen: Int64Array, first: int, end: int, threads: int) -> Float64Array:

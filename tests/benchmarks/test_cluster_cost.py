@@ -9,7 +9,9 @@ import pytest
 from benchmarks.cluster_cost import (
     BYTES_PER_SECOND,
     Measured,
+    busy_workers,
     check_table,
+    limits_table,
     replicated,
     sharded,
     touched_rows,
@@ -64,6 +66,32 @@ def test_traffic_grows_with_the_workers_unless_rows_are_sharded() -> None:
     }
     assert sent[replicated][1] / sent[replicated][0] == pytest.approx(9.0, rel=0.3)
     assert sent[sharded][1] / sent[sharded][0] < 1.2
+
+
+def test_the_page_goes_from_a_million_items_to_a_thousand_million_and_from_one_worker_to_64() -> None:
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    for name in ("replicated", "sharded"):
+        header, _, *rows = page.partition(f"<!-- {name} -->\n")[2].partition("<!-- end -->")[0].strip().splitlines()
+        columns = [cell.strip() for cell in header.strip("|").split("|")]
+        cells = [dict(zip(columns, map(str.strip, row.strip("|").split("|")), strict=True)) for row in rows]
+        assert {(cell["items"], cell["workers"]) for cell in cells} == {
+            (f"10^{power}", workers) for power in (6, 7, 8, 9) for workers in ("1", "2", "8", "64")
+        }
+        assert {"MB sent each", "ms", "network", "$ per million steps", "$ per million users and epoch"} <= set(columns)
+        assert {cell["network"] for cell in cells if cell["workers"] == "1"} == {"0%"}
+
+
+def test_the_limits_by_hand() -> None:
+    """N workers update N x 2,600 rows in as many microseconds and send (N - 1) x 260 bytes for each; 80 ms is 1,600
+    positions' share."""
+    measured = Measured.read(FIGURES)
+    workers = busy_workers(measured)
+    busy = [
+        2_600e-6 * n + (4 * 100_300 * 2 * (n - 1) / n + (n - 1) * 2_600 * 260) / BYTES_PER_SECOND + 3 * (n - 1) * 2e-4
+        for n in (workers - 1, workers)
+    ]
+    assert busy[0] < 1_600 * measured.seconds_per_position < busy[1]
+    assert "| memory of 32 GB for tables | 42 million items |" in limits_table(measured)
 
 
 def test_a_run_on_one_core_is_called_so() -> None:

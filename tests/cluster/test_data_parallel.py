@@ -1,6 +1,6 @@
 """Any number of workers takes the steps that one takes on the same global batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from beamtree.training.learner import Learner
 from beamtree.training.schedule import Schedule, epoch_schedule
 from beamtree.training.trainer import Progress, Trainer
 from beamtree.training.windows import TrainingWindows
-from tests.cluster.workers import together
+from tests.cluster.workers import Workers, waiting_workers
 from tests.small import Arrays, assert_same_bytes, encoder_settings, model_settings, sequences_of
 from tests.training.linear import LinearLearner
 from tests.training.runs import ring_instances, torch_learner, training_settings
@@ -106,11 +106,17 @@ def assert_close(left: Arrays, right: Arrays) -> None:
         np.testing.assert_allclose(array, right[name], atol=2e-5, rtol=1e-4, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with waiting_workers(2) as found:
+        yield found
+
+
 @pytest.mark.parametrize("make", [encoder, attention, batch_normalised])
-def test_two_workers_learn_what_one_learns(make: Callable[[], Setting]) -> None:
+def test_two_workers_learn_what_one_learns(make: Callable[[], Setting], workers: Workers) -> None:
     if make is attention and not native.is_available():
         pytest.skip("the kernels were not compiled")
-    (alone,), pair = together(1, lambda: learn(make)), together(2, lambda: learn(make))
+    (alone,), pair = workers.together(1, learn, make), workers.together(2, learn, make)
     before = make().learner.model_arrays()
     assert any(not np.allclose(before[name], alone.weights[name], atol=1e-2) for name in before)
     assert_close(pair[0].weights, alone.weights)
@@ -120,8 +126,8 @@ def test_two_workers_learn_what_one_learns(make: Callable[[], Setting]) -> None:
     assert alone.bytes_sent == 0 < pair[0].bytes_sent
 
 
-def test_workers_have_the_same_bytes_and_so_has_the_next_run() -> None:
-    first, second = together(2, lambda: learn(encoder)), together(2, lambda: learn(encoder))
+def test_workers_have_the_same_bytes_and_so_has_the_next_run(workers: Workers) -> None:
+    first, second = workers.together(2, learn, encoder), workers.together(2, learn, encoder)
     assert_same_bytes(first[0].weights, first[1].weights)
     assert_same_bytes(first[0].weights, second[0].weights)
     assert_same_bytes(first[0].optimiser, second[0].optimiser)
@@ -148,13 +154,13 @@ def test_parts_of_instances_are_neighbouring_users_and_all_of_the_batch() -> Non
     assert [part.share for part in parts] == [0.6, 0.4]
 
 
-def test_a_batch_of_fewer_instances_than_parts_counts_each_once() -> None:
-    def worker() -> list[tuple[int, float]]:
-        exchange = Exchange()
-        parts = WorkerInstances(ring_instances(), 4, exchange).batch(np.array([5, 6]), epoch=0)
-        return [(part.number, part.share) for part in parts]
+def _numbers_and_shares() -> list[tuple[int, float]]:
+    parts = WorkerInstances(ring_instances(), 4, Exchange()).batch(np.array([5, 6]), epoch=0)
+    return [(part.number, part.share) for part in parts]
 
-    assert together(2, worker) == [[(0, 0.5), (2, 0.0)], [(1, 0.5), (3, 0.0)]]
+
+def test_a_batch_of_fewer_instances_than_parts_counts_each_once(workers: Workers) -> None:
+    assert workers.together(2, _numbers_and_shares) == [[(0, 0.5), (2, 0.0)], [(1, 0.5), (3, 0.0)]]
 
 
 def _gradients_of(rank: int) -> Gradients:
@@ -165,16 +171,17 @@ def _gradients_of(rank: int) -> Gradients:
     return Gradients(0.5 + rank, {"weight": torch.full((2, 2), 10.0**rank)}, rows)
 
 
-def test_rows_are_merged_whoever_touched_them() -> None:
-    def worker() -> Any:
-        exchange = Exchange()
-        notes = Notes(seconds=3.0 + exchange.rank, is_stopping=exchange.rank == 1)
-        widths = {"first": 1, "second": 3}
-        total, agreed = exchange.sum(_gradients_of(exchange.rank), notes=notes, table_widths=widths)
-        rows = {name: (touched.rows.tolist(), touched.values.tolist()) for name, touched in total.rows.items()}
-        return total.loss, total.dense["weight"].tolist(), rows, agreed
+def _summed() -> Any:
+    exchange = Exchange()
+    notes = Notes(seconds=3.0 + exchange.rank, is_stopping=exchange.rank == 1)
+    widths = {"first": 1, "second": 3}
+    total, agreed = exchange.sum(_gradients_of(exchange.rank), notes=notes, table_widths=widths)
+    rows = {name: (touched.rows.tolist(), touched.values.tolist()) for name, touched in total.rows.items()}
+    return total.loss, total.dense["weight"].tolist(), rows, agreed
 
-    answers = together(2, worker)
+
+def test_rows_are_merged_whoever_touched_them(workers: Workers) -> None:
+    answers = workers.together(2, _summed)
     assert answers[0] == answers[1]
     loss, weight, rows, agreed = answers[0]
     assert (loss, weight) == (2.0, [[11.0, 11.0], [11.0, 11.0]])
@@ -182,26 +189,28 @@ def test_rows_are_merged_whoever_touched_them() -> None:
     assert agreed == Notes(seconds=3.0, is_stopping=True)
 
 
-def test_drifted_weights_are_refused_by_all_workers() -> None:
-    def worker() -> str:
-        exchange, own = Exchange(), LinearLearner()
-        own.weights[0] = 1e-12 * exchange.rank
-        learner = DataParallelLearner(own, exchange=exchange, parts=2)
-        try:
-            learner.validation(lambda: {"f@20": 1.0})()
-        except InputError as error:
-            return str(error)
-        return ""
-
-    assert all("drifted apart" in said for said in together(2, worker))
+def _refusal_of_drifted_weights() -> str:
+    exchange, own = Exchange(), LinearLearner()
+    own.weights[0] = 1e-12 * exchange.rank
+    learner = DataParallelLearner(own, exchange=exchange, parts=2)
+    try:
+        learner.validation(lambda: {"f@20": 1.0})()
+    except InputError as error:
+        return str(error)
+    return ""
 
 
-def test_fewer_parts_than_workers_are_refused() -> None:
-    def worker() -> str:
-        try:
-            DataParallelLearner(LinearLearner(), exchange=Exchange(), parts=1)
-        except InputError as error:
-            return str(error)
-        return ""
+def test_drifted_weights_are_refused_by_all_workers(workers: Workers) -> None:
+    assert all("drifted apart" in said for said in workers.together(2, _refusal_of_drifted_weights))
 
-    assert together(2, worker) == ["Expected at least as many parts as workers (2), got 1."] * 2
+
+def _refusal_of_one_part() -> str:
+    try:
+        DataParallelLearner(LinearLearner(), exchange=Exchange(), parts=1)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_fewer_parts_than_workers_are_refused(workers: Workers) -> None:
+    assert workers.together(2, _refusal_of_one_part) == ["Expected at least as many parts as workers (2), got 1."] * 2

@@ -1,6 +1,7 @@
 """Learning on two nodes: what one machine learns, and what it learns when a worker is killed on the way."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,8 +26,6 @@ from beamtree.types import AnyArray
 from tests.cluster.test_data_parallel import encoder, schedule_for
 from tests.cluster.workers import alone_here
 from tests.small import Arrays, assert_same_bytes
-
-pytestmark = pytest.mark.timeout(900)
 
 DIES_AT_STEP = 5
 
@@ -69,9 +68,24 @@ def run(
     resume: bool = False,
     wrap: Callable[[Learner], Any] = lambda learner: learner,
 ) -> Outcome:
-    setting, events = encoder(), list[Event]()
+    events = list[Event]()
+    trainer = trainer_in(folder, events, should_stop=should_stop, resume=resume, wrap=wrap)
+    progress, learner = ClusterTraining(cluster)(trainer), trainer.learner
+    return Outcome(learner.model_arrays(), learner.optimiser_arrays(), progress, events)
+
+
+def trainer_in(
+    folder: Path,
+    events: list[Event],
+    *,
+    should_stop: Any = lambda: False,
+    resume: bool = False,
+    wrap: Callable[[Learner], Any] = lambda learner: learner,
+) -> Trainer:
+    """Its checkpoints are in the folder, and what happens goes to the events."""
+    setting = encoder()
     learner = setting.learner
-    trainer = Trainer(
+    return Trainer(
         "model",
         wrap(learner),
         setting.instances,
@@ -81,8 +95,6 @@ def run(
         listen=events.append,
         should_stop=should_stop,
     )
-    progress = ClusterTraining(cluster)(trainer)
-    return Outcome(learner.model_arrays(), learner.optimiser_arrays(), progress, events)
 
 
 def validation(weights: Mapping[str, AnyArray]) -> dict[str, float]:
@@ -114,13 +126,23 @@ def test_a_killed_worker_costs_nothing_but_time(two_nodes: Cluster, undisturbed:
     assert not (tmp_path / "run.ray").exists()
 
 
-def test_a_stopped_run_goes_on_with_one_worker(two_nodes: Cluster, undisturbed: Outcome, tmp_path: Path) -> None:
-    """Asked to stop, all workers stop after the same step; the checkpoint is read by any number of them."""
+def test_a_stopped_run_goes_on_with_any_number_of_workers(
+    two_nodes: Cluster, undisturbed: Outcome, tmp_path: Path
+) -> None:
+    """Asked to stop, both workers stop after the same step; one worker, three, or a process without a cluster go on."""
+    stopped = tmp_path / "stopped"
     with pytest.raises(InterruptedTraining, match=r"Go on with --resume"):
-        run(two_nodes, tmp_path, should_stop=lambda: True)
-    gone_on = run(replace(two_nodes, workers=1, parts=2), tmp_path, resume=True)
-    np.testing.assert_allclose(gone_on.weights["items"], undisturbed.weights["items"], atol=2e-5, rtol=1e-4)
-    assert gone_on.progress.step == undisturbed.progress.step
+        run(two_nodes, stopped, should_stop=lambda: True)
+    for name in ("one", "three", "alone"):
+        shutil.copytree(stopped, tmp_path / name)
+    one = run(replace(two_nodes, workers=1, parts=2), tmp_path / "one", resume=True)
+    three = run(replace(two_nodes, workers=3), tmp_path / "three", resume=True)
+    alone = trainer_in(tmp_path / "alone", events := list[Event](), resume=True).run()
+    for heard in (one.events, three.events, events):
+        (resumed,) = [event for event in heard if isinstance(event, Resumed)]
+        assert 0 < resumed.step < undisturbed.progress.step
+    np.testing.assert_allclose(one.weights["items"], undisturbed.weights["items"], atol=2e-5, rtol=1e-4)
+    assert one.progress.step == three.progress.step == alone.step == undisturbed.progress.step
 
 
 def test_what_diverges_is_not_started_again(two_nodes: Cluster, tmp_path: Path) -> None:

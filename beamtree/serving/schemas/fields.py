@@ -1,7 +1,7 @@
 """Types that several bodies share: ids, values, and bounds that the operator sets."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -76,7 +76,7 @@ class Limited:
         if self.finds_all:
             return core_schema.with_info_before_validator_function(self.check, schema)
         if schema["type"] == "list":
-            schema["fail_fast"] = True
+            schema = cast(CoreSchema, {**schema, "fail_fast": True})
         return core_schema.with_info_after_validator_function(self.check, schema)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -131,8 +131,7 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
     kept = manifest["identity"]
     if kept["key"] != identity.key:
         raise ArtefactError(
-            f"The checkpoint in {directory} was made from another log. "
-            f"Give the same log, or start again: {ANEW}."
+            f"The checkpoint in {directory} was made from another log. Give the same log, or start again: {ANEW}."
         )
     if kept.get("features", "") != identity.features:
         raise ArtefactError(

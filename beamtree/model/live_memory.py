@@ -100,8 +100,8 @@ class LiveMemory:
     def _count(self, met: Int64Array, counts: Float64Array, shared: Float64Array) -> None:
         """Add pairs, source * items + target, with how often they were met and by how many people together."""
         self._pairs, place = np.unique(np.concatenate([self._pairs, met]), return_inverse=True)
-        self._counts = np.bincount(place, weights=np.concatenate([self._counts, counts]))
-        self._shared = np.bincount(place, weights=np.concatenate([self._shared, shared]))
+        self._counts = np.bincount(place, weights=np.concatenate([self._counts, counts])).astype(np.float64, copy=False)
+        self._shared = np.bincount(place, weights=np.concatenate([self._shared, shared])).astype(np.float64, copy=False)
         if len(self._pairs) > self._most_pairs:
             kept = np.sort(np.argsort(-self._counts, kind="stable")[: self._most_pairs // 2])
             self._pairs, self._counts, self._shared = self._pairs[kept], self._counts[kept], self._shared[kept]

@@ -22,7 +22,7 @@ def read_new_items(source: Source, *, like: pl.DataFrame, columns: Mapping[str, 
     columns: beamtree's name -> the name in the file, as when the model was fitted. In a file without types, integers in
     a column that was fitted as text are texts.
     """
-    table = read_items(source, columns=columns)
+    table = read_items(source, columns=columns, may_lack_columns=True)
     if isinstance(source, str | Path):
         texts = [
             name
@@ -125,10 +125,8 @@ def _check_size(column: pl.Series, *, like: pl.Series) -> None:
 
 
 def _wrong_type(name: str, dtype: pl.DataType, *, got: str) -> DataError:
-    return DataError(
-        f"Expected the column {name} as {dtype}, as the model was fitted with it, got {got}. Give values of that type, "
-        "or leave the column out."
-    )
+    remedy = "Give values of that type" + ("." if name == ITEM_ID else ", or leave the column out.")
+    return DataError(f"Expected the column {name} as {dtype}, as the model was fitted with it, got {got}. {remedy}")
 
 
 def _is_one_kind(given: pl.DataType, wanted: pl.DataType) -> bool:

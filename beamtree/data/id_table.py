@@ -1,6 +1,7 @@
 """Read a table with one row per id, of items or of users: the id first, and any other column with its type."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import polars as pl
 
@@ -20,16 +21,16 @@ def read_id_table(
     mapper: Mapper,
     headerless: tuple[str, ...],
     texts: Collection[str] = (),
+    may_lack: bool = False,
 ) -> tuple[pl.DataFrame, str]:
     """The rows of all files of a source, ids first and in one type, and what the source is called in messages.
 
     id_column: our name for the ids; columns: our names -> those of the file. Columns of a text file get the type that
-    all their values have, see `infer`, except `texts`.
+    all their values have, see `infer`, except `texts`. A table in memory may have our names in place of those of the
+    file, as one that was read before has. may_lack: mapped columns beside the ids may be missing.
     DataError for a missing column, an id that is missing or no id, an id that occurs twice in a file, or no rows.
     """
-    names = {id_column: id_column, **columns}
-    id_name = names[id_column]
-    others = {theirs: ours for ours, theirs in columns.items() if ours != id_column}
+    is_file = isinstance(source, str | Path)
     parts: list[pl.DataFrame] = []
     files: list[str] = []
     has_type: set[str] = {id_column, *texts}
@@ -37,6 +38,13 @@ def read_id_table(
         files.append(table.file)
         if table.frame.height == 0:
             continue
+        names = {id_column: id_column, **columns}
+        if not is_file:
+            names = {ours: ours if _is_ours(ours, theirs, table) else theirs for ours, theirs in names.items()}
+        if may_lack:
+            names = {ours: theirs for ours, theirs in names.items() if ours == id_column or theirs in table.columns}
+        id_name = names[id_column]
+        others = {theirs: ours for ours, theirs in names.items() if ours != id_column}
         require_columns(names, present=table.columns, file=table.file, mapper=mapper)
         ids, _ = check_rows(
             table.numbered().select(ROW_INDEX, id_name),
@@ -61,6 +69,11 @@ def read_id_table(
     parts = [part.with_columns(column) for part, column in zip(parts, unified, strict=True)]
     joined = pl.concat(parts, how="diagonal_relaxed")
     return joined.with_columns(typed(joined[name]) for name in joined.columns if name not in has_type), origin
+
+
+def _is_ours(ours: str, theirs: str, table: Table) -> bool:
+    """Whether a column has our name and not the one that it was expected to have."""
+    return ours in table.columns and theirs not in table.columns
 
 
 def check_ids(table: pl.DataFrame, *, id_column: str, file: str, mapper: Mapper) -> pl.DataFrame:

@@ -22,13 +22,15 @@ TEXT_COLUMNS: Final = (CATEGORY, TITLE, GENRES)
 """Texts whatever their values look like."""
 
 
-def read_items(source: Source, *, columns: Mapping[str, str] | None = None) -> pl.DataFrame:
+def read_items(
+    source: Source, *, columns: Mapping[str, str] | None = None, may_lack_columns: bool = False
+) -> pl.DataFrame:
     """Read an item table from any file or table that `tables` knows: one row per item, item_id first.
 
-    columns: beamtree's name -> the name in the file, for item_id, category and title. Other columns are carried along;
-    those of a text file get the type that all their values have, see `infer`. Where there is no category but a column
-    genres, the first genre becomes the category; genres are separated by '|', else by ',', else by blanks. Category,
-    title and genres are texts.
+    columns: beamtree's name -> the name in the file, for item_id, category and title; may_lack_columns: category and
+    title may be missing all the same. Other columns are carried along; those of a text file get the type that all their
+    values have, see `infer`. Where there is no category but a column genres, the first genre becomes the category;
+    genres are separated by '|', else by ',', else by blanks. Category, title and genres are texts.
     DataError for a missing column, an id that is missing or no id, an id that occurs twice, or no rows.
     """
     mapping = check_mapping(columns, allowed=MAPPABLE_ITEM_COLUMNS)
@@ -39,6 +41,7 @@ def read_items(source: Source, *, columns: Mapping[str, str] | None = None) -> p
         mapper=ITEM_MAPPER,
         headerless=MOVIELENS_MOVIE_COLUMNS,
         texts=TEXT_COLUMNS,
+        may_lack=may_lack_columns,
     )
     return check_items(table, file=origin)
 

@@ -20,14 +20,15 @@ _ISO_PATTERN: Final = (
     r"^\s*(?P<date>\d{4}-\d{2}-\d{2})(?:[T ](?P<clock>\d{2}:\d{2})(?::(?P<seconds>\d{2}(?:[.,]\d+)?))?)?"
     r"\s*(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>\d{2}):?(?P<minutes>\d{2})?)?\s*$"
 )
+_WHOLE: Final = ".0"
 _SECONDS_PER_UNIT: Final = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3), (1e8, 1.0))
 
 
 def parse_ids(column: pl.Series) -> pl.Series:
     """Raw ids as Int64 where every value is an integer in its usual spelling, else as String, unchanged.
 
-    '007' is a text, so it comes back as '007'. Blank texts, texts that are too long, and numbers with a fraction become
-    null.
+    '007' is a text, so it comes back as '007'. Integers as a column of floats spells them, all with '.0', are integers.
+    Blank texts, texts that are too long, and numbers with a fraction become null.
     A column of a type that holds no ids (booleans, dates, lists) becomes null throughout.
     """
     if column.dtype in (pl.Categorical, pl.Enum):
@@ -134,11 +135,12 @@ def _all_null(column: pl.Series, dtype: type[pl.DataType]) -> pl.Series:
 
 
 def _as_integers(texts: pl.Series) -> pl.Series:
-    """The texts as integers if every one is the usual spelling of an integer, else unchanged."""
-    integers = texts.cast(pl.Int64, strict=False)
+    """The texts as integers if every one is the usual spelling of an integer, or every one of a whole float."""
+    spelt = texts.str.strip_suffix(_WHOLE) if texts.str.ends_with(_WHOLE).all() else texts
+    integers = spelt.cast(pl.Int64, strict=False)
     if integers.null_count() != texts.null_count() or integers.null_count() == len(texts):
         return texts
-    return integers if (integers.cast(pl.String) == texts).all() else texts
+    return integers if (integers.cast(pl.String) == spelt).all() else texts
 
 
 def parse_iso(texts: pl.Series) -> pl.Series:

@@ -149,8 +149,8 @@ class Memory:
 
     returns: float32 (items,), the root of how often an item returned against all items. popularity: float32 (items,),
     ln(1 + count). trend: the same with faded counts, as of the newest interaction. gates: one for each level of the
-    tree, from the root down; empty = 1 everywhere. recent: what is to be added to the transitions since they were
-    counted; never saved.
+    tree, from the root down; empty = 1 everywhere. recent, recent_company: what is to be added to transitions and
+    company since they were counted; never saved.
     """
 
     transitions: Links
@@ -161,6 +161,7 @@ class Memory:
     gates: tuple[float, ...] = field(default=())
     trend: Trend = field(default_factory=Trend)
     recent: Links | None = None
+    recent_company: Links | None = None
 
     @classmethod
     def count(
@@ -221,8 +222,9 @@ class Memory:
         transitions = AskedLinks(self.transitions, weights.transitions, weights.fade, asked, distinct=False)
         company = AskedLinks(self.company, weights.company, 1.0, COMPANY_ASKED, distinct=True)
         kinds = [transitions, company]
-        if self.recent is not None and len(self.recent.items):
-            kinds.append(replace(transitions, links=self.recent))
+        for kind, since in ((transitions, self.recent), (company, self.recent_company)):
+            if since is not None and len(since.items):
+                kinds.append(replace(kind, links=since))
         return tuple(kind for kind in kinds if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":

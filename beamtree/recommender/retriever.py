@@ -13,7 +13,6 @@ from beamtree.baselines.registry import Asked
 from beamtree.catalogue.change import change_catalogue
 from beamtree.catalogue.item_rows import read_new_items
 from beamtree.config import Config, PresetName
-from beamtree.data.columns import ITEM_ID
 from beamtree.data.dataset import Dataset
 from beamtree.data.interactions import InteractionLog, read_log
 from beamtree.data.raw_ids import Ids
@@ -147,7 +146,7 @@ class DeepTreeRetriever:
         from beamtree.updating.update import update_model
 
         artefact, settings = self.recommender.artefact, self.config.log
-        columns = {} if isinstance(items, pl.DataFrame) and ITEM_ID in items.columns else settings.item_columns
+        columns = settings.item_columns
         item_table = None if items is None else read_new_items(items, like=artefact.item_table, columns=columns)
         user_table = None if users is None else read_users(users, columns=settings.interaction_columns)
         state, directory = self.fitted.update_state(), None if work_dir is None else Path(work_dir)

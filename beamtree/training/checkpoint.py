@@ -21,6 +21,8 @@ from beamtree.types import AnyArray
 
 FORMAT_VERSION = 4
 ARRAYS_FILE = "state.safetensors"
+ANEW = "--restart, or an update without --resume (resume=False)"
+"""How a run starts again, in messages."""
 OWNER = "run"
 """The folder in which a work directory says whose checkpoints it keeps."""
 
@@ -120,23 +122,21 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
     if manifest.get("kind") != _full_kind(kind) or manifest.get("format_version") != FORMAT_VERSION:
         raise ArtefactError(
             f"{directory} holds {manifest.get('kind')!r}, format {manifest.get('format_version')!r}; expected "
-            f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again: --restart (resume=False)."
+            f"{_full_kind(kind)!r}, format {FORMAT_VERSION}. Start again: {ANEW}."
         )
     if manifest.get("sha256") != _digest(manifest):
         raise ArtefactError(
-            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again: --restart "
-            "(resume=False)."
+            f"{directory / MANIFEST} is damaged: its checksum differs. Restore it, or start again: {ANEW}."
         )
     kept = manifest["identity"]
     if kept["key"] != identity.key:
         raise ArtefactError(
-            f"The checkpoint in {directory} was made from another log. "
-            "Give the same log, or start again: --restart (resume=False)."
+            f"The checkpoint in {directory} was made from another log. Give the same log, or start again: {ANEW}."
         )
     if kept.get("features", "") != identity.features:
         raise ArtefactError(
             f"The checkpoint in {directory} was made with other features of users or contexts. Give the same user "
-            "table (--users) and the same context columns, or start again: --restart (resume=False)."
+            f"table (--users) and the same context columns, or start again: {ANEW}."
         )
     then, now = _flat(kept["settings"]), _flat(identity.settings)
     changed = [
@@ -147,7 +147,7 @@ def _check(directory: Path, manifest: Mapping[str, Any], *, kind: str, identity:
     if changed:
         raise ArtefactError(
             f"The checkpoint in {directory} was made with other settings ({'; '.join(changed)}). "
-            "Give the same settings, or start again: --restart (resume=False)."
+            f"Give the same settings, or start again: {ANEW}."
         )
 
 

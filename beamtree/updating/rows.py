@@ -77,10 +77,7 @@ def extend_log(
     replace what is known of these users.
     """
     items = Vocabulary(item_table[ITEM_ID])
-    ids = rows[USER_ID].cast(known.users.ids.dtype, strict=False)
-    if ids.null_count():
-        wrong = rows[USER_ID].filter(ids.is_null()).item(0)
-        raise DataError(f"Expected user ids like {known.users.ids.item(0)!r}, as the model knows them, got {wrong!r}.")
+    ids = ids_like(known.users.ids.alias(USER_ID), rows[USER_ID])
     unknown = ids.filter(known.users.encode(ids) < 0).unique(maintain_order=True)
     users = Vocabulary(pl.concat([known.users.ids, unknown.rename("id")]))
     ordered = pl.DataFrame(
@@ -114,6 +111,19 @@ def extend_log(
         context=extended_context(known.context, rows, dense_user=users.encode(ids), order=order),
     )
     return ExtendedLog(dataset, offsets[:-1] + known_lengths, skipped)
+
+
+def ids_like(known: pl.Series, ids: pl.Series) -> pl.Series:
+    """Ids in the type of known ones; DataError, which names the first, for those that have no such form."""
+    found = ids.cast(known.dtype, strict=False)
+    if found.null_count():
+        wrong = ids.filter(found.is_null()).item(0)
+        kind = known.name.removesuffix("_id")
+        raise DataError(
+            f"Expected {kind} ids like {known.item(0)!r}, as the model knows them, got {wrong!r}. Spell them as in the "
+            "log of the fit, or fit again."
+        )
+    return found
 
 
 def _weights(known: LearnedLog, rows: pl.DataFrame, *, half_life_days: float | None) -> Float32Array:

@@ -31,12 +31,14 @@ from beamtree.model.trend import Trend
 from beamtree.retrieval.recommender import Recommender
 from beamtree.types import AnyArray
 from beamtree.updating.encoder import Continuation
-from beamtree.updating.rows import ExtendedLog, extend_log, hold_out_newest, newer_rows
+from beamtree.updating.rows import ExtendedLog, extend_log, hold_out_newest, ids_like, newer_rows
 from beamtree.updating.state import LearnedLog, UpdateState
 from beamtree.updating.tower import FallenSubtrees, learn_tower
 
 CHOSEN_BY = "recall@20"
 """What must not fall for an update, or another placement of items, to be taken."""
+
+NOBODY_TO_ASK = "not compared with the model in use: no user who was known before has new rows that could be foreseen"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,11 @@ class Verdict:
 
     def __str__(self) -> str:
         before, after = self.before[CHOSEN_BY], self.after[CHOSEN_BY]
-        return f"{CHOSEN_BY} on the newest rows of {self.after.num_users:,} users: {before:.4f} before, {after:.4f} now"
+        digits = 4 if f"{before:.4f}" != f"{after:.4f}" else 6
+        return (
+            f"{CHOSEN_BY} on the newest rows of {self.after.num_users:,} users: {before:.{digits}f} before, "
+            f"{after:.{digits}f} now"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +134,7 @@ class Updated:
             f"{self.new_rows:,} new rows{skipped}",
             f"{self.new_users:,} new users, {self.new_items:,} new items",
             *([] if self.replacement is None else [str(self.replacement)]),
-            *([] if self.verdict is None else [str(self.verdict)]),
+            NOBODY_TO_ASK if self.verdict is None else str(self.verdict),
             f"{self.seconds:.1f} s",
         ]
 
@@ -211,9 +217,12 @@ def _check_parts(artefact: Artefact) -> None:
 
 
 def _new_items(artefact: Artefact, rows: pl.DataFrame, items: pl.DataFrame | None) -> pl.DataFrame:
-    """A row for each item that the model does not know: of the new rows, and of the table that describes items."""
+    """A row for each item that the model does not know: of the new rows, and of the table that describes items.
+
+    DataError where the new rows have item ids of another type.
+    """
     known = artefact.item_table[ITEM_ID]
-    met = rows.select(pl.col(ITEM_ID).cast(known.dtype)).unique(maintain_order=True)
+    met = ids_like(known, rows[ITEM_ID]).to_frame().unique(maintain_order=True)
     described = met if items is None else items.with_columns(pl.col(ITEM_ID).cast(known.dtype))
     undescribed = met.join(described, on=ITEM_ID, how="anti")
     everything = pl.concat([described, undescribed], how="diagonal_relaxed")

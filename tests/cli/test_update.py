@@ -59,6 +59,16 @@ def test_a_text_column_takes_numbers_of_a_csv_file(beamtree: Command, model: Pat
     assert artefact.tree.num_items == 60
 
 
+def test_a_mapped_column_may_be_missing_among_new_items(beamtree: Command, model: Path) -> None:
+    names = ("--item-column", "item_id=sku", "--item-column", "category=kind", "--item-column", "title=name")
+    (model.parent / "named.csv").write_text("sku,name\n950,Tea\n")
+    done = beamtree("update", "model", "--items", "named.csv", *names)
+    assert done.code == 0, done.err
+    assert load_artefact(model).item_table.row(-1)[:3] == (950, None, "Tea")
+    (model.parent / "named.csv").write_text("name\nTea\n")
+    assert "no column 'sku' (as item_id)" in beamtree("update", "model", "--items", "named.csv", *names).message
+
+
 def test_what_cannot_be_done_changes_nothing(beamtree: Command, model: Path) -> None:
     tables = {
         "exists": "item_id,title\n900,x\n105,y\n",
@@ -93,6 +103,7 @@ def test_what_cannot_be_done_changes_nothing(beamtree: Command, model: Path) -> 
         assert message in refused.message
         assert contents(model) == before, arguments
     assert beamtree("update", "nowhere", "--remove", "100").code == 1
+    assert beamtree("update", "model", "--items", "type.csv", "--out", "nowhere").code == 1
     assert not (model.parent / "nowhere").exists()
 
 

@@ -39,6 +39,16 @@ def test_a_mapped_column_takes_the_place_of_one_that_has_our_name() -> None:
     assert items.select("category", "title").rows() == [("drinks", "Tea")]
 
 
+def test_a_table_in_memory_may_have_our_names_and_a_file_may_not(tmp_path: Path) -> None:
+    columns = {"item_id": "asin", "title": "name"}
+    once = read_items(pl.DataFrame({"asin": ["a"], "name": ["Tea"]}), columns=columns)
+    assert read_items(once, columns=columns).rows(named=True) == [{"item_id": "a", "title": "Tea"}]
+    assert read_items(once.to_pandas(), columns=columns).equals(once)
+    once.write_csv(tmp_path / "items.csv")
+    with pytest.raises(DataError, match=r"no columns 'asin' \(as item_id\), 'name' \(as title\)"):
+        read_items(tmp_path / "items.csv", columns=columns)
+
+
 @pytest.mark.parametrize(
     ("genres", "category"),
     [

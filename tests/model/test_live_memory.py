@@ -48,6 +48,30 @@ def test_transitions_are_those_of_all_interactions() -> None:
         assert evidence(live.memory(), history) == pytest.approx(evidence(counted(whole), history), abs=0.02)
 
 
+def test_company_of_an_item_that_is_new_is_that_of_all_interactions() -> None:
+    """Nobody repeats, and everybody meets the new item last: then events know all that a count of the log knows."""
+    rng = np.random.default_rng(2)
+    new = NUM_ITEMS - 1
+    histories = [rng.permutation(new)[: rng.integers(1, 5)].tolist() for _ in range(20)]
+    known = counted(histories).weighed(MemoryWeights(transitions=0.0, company=2.0))
+    live = LiveMemory(known, window=20)
+    for history in histories[:6]:
+        live.add([Interaction(new, history, None)])
+    whole = counted([[*history, new] if number < 6 else history for number, history in enumerate(histories)])
+    for source in range(new):
+        expected = evidence(whole.weighed(known.weights), [source])[new]
+        assert evidence(live.memory(), [source])[new] == pytest.approx(expected, abs=2e-3)
+    assert evidence(live.memory(), histories[0])[new] > 0.0
+
+
+def test_company_counts_people_once() -> None:
+    """Who meets an item again, or had another twice, is one person."""
+    known = counted([[0], [0, 1]]).weighed(MemoryWeights(transitions=0.0, company=1.0))
+    live = LiveMemory(known, window=20)
+    live.add([Interaction(2, [0, 0], None), Interaction(2, [0, 0, 2], None)])
+    assert evidence(live.memory(), [0])[2] == pytest.approx((2 * 1) ** -0.5, abs=1e-3)
+
+
 def test_the_trend_is_that_of_all_interactions_as_of_the_newest() -> None:
     times, items = np.array([0.0, 5.0, 9.0]), np.array([0, 1, 1], dtype=np.int32)
     later_times, later_items = [12.0, 30.0, 29.0], [2, 0, 3]

@@ -54,7 +54,7 @@ def test_new_rows_stand_behind_known_ones_and_new_users_behind_all() -> None:
 
 def test_ids_of_another_kind_are_refused() -> None:
     known = LearnedLog(Vocabulary(pl.Series([1, 2])), KNOWN.sequences, KNOWN.timestamps)
-    with pytest.raises(DataError, match="Expected user ids like 1, as the model knows them, got 'x'"):
+    with pytest.raises(DataError, match=r"Expected user ids like 1, as the model knows them, got 'x'\. Spell"):
         extend_log(known, rows(("x", 100, 40)).frame, item_table=ITEMS, skipped=0)
 
 

@@ -14,6 +14,7 @@ import pytest
 from beamtree.data.interactions import InteractionLog
 from beamtree.data.requests import Histories, Requests
 from beamtree.errors import ArtefactError, DataError, InputError, InterruptedTraining, UpdateRefused
+from beamtree.evaluation.metrics import Metrics
 from beamtree.model.memory import Memory
 from beamtree.recommender import DeepTreeRetriever
 from beamtree.retrieval.recommender import Recommender
@@ -135,10 +136,34 @@ def test_a_verdict_compares_what_people_did(fitted: Path) -> None:
     assert 0.0 <= newest["recall@20"] <= 1.0
 
 
+def test_an_update_by_strangers_alone_says_that_nothing_was_compared(fitted: Path) -> None:
+    new = later(OLD, users=40).frame.filter(pl.col("user_id") == "stranger")
+    events = list[Event]()
+    DeepTreeRetriever.load(fitted).update(InteractionLog(new), listen=events.append)
+    told = next(event for event in events if isinstance(event, ModelUpdated)).lines
+    assert any(line.startswith("not compared with the model in use: no user who was known before") for line in told)
+
+
+def test_figures_that_differ_little_are_shown_so_that_they_differ() -> None:
+    before, after = (Metrics({"recall@20": value}, {}, 3) for value in (0.73117, 0.731157))
+    assert str(Verdict(before, after)) == "recall@20 on the newest rows of 3 users: 0.731170 before, 0.731157 now"
+    assert "0.7312 before, 0.7313 now" in str(Verdict(before, Metrics({"recall@20": 0.7313}, {}, 3)))
+
+
 def test_a_log_that_is_not_newer_is_refused(fitted: Path) -> None:
     model = DeepTreeRetriever.load(fitted)
     with pytest.raises(DataError, match="the newest time that the model has learned from"):
         model.update(OLD, progress=False)
+
+
+def test_new_rows_whose_item_ids_are_texts_are_refused_where_those_of_the_model_are_integers() -> None:
+    numbered = OLD.frame.with_columns(pl.col("item_id").str.slice(1).cast(pl.Int64))
+    model = DeepTreeRetriever(config_of("memory")).fit(InteractionLog(numbered), progress=False)
+    before = model.recommender.artefact
+    new = later(InteractionLog(OLD.frame), users=4)
+    with pytest.raises(DataError, match=r"Expected item ids like \d+, as the model knows them, got 'a\d+'"):
+        model.update(new, force=True, progress=False)
+    assert model.recommender.artefact is before
 
 
 def test_memory_alone_can_be_updated() -> None:

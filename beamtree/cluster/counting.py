@@ -15,9 +15,7 @@ from beamtree.cluster.connection import Cluster, connected, results_of
 from beamtree.data.split import Spans
 from beamtree.model.counting import (
     COMPANY_ITEMS,
-    COSINE,
     Company,
-    CompanyKind,
     CountedPairs,
     Counters,
     Counts,
@@ -98,7 +96,7 @@ class ClusterCounting:
         num_items: int,
         most: int,
         weights: Float32Array | None = None,
-        kind: CompanyKind = COSINE,
+        balance: float = 0.5,
     ) -> Company:
         """As `count_company`."""
         with connected(self.cluster) as ray:
@@ -106,10 +104,10 @@ class ClusterCounting:
                 items, spans, weights, pairs_each=lambda lengths: np.minimum(lengths, COMPANY_ITEMS) ** 2
             )
             count = self._task(ray, _company_pairs, returns=len(shards) + 1)
-            parts = [count.remote(shard, num_items, len(shards), kind) for shard in shards]
+            parts = [count.remote(shard, num_items, len(shards)) for shard in shards]
             had, wanted = _added_up(ray, [part[-1] for part in parts])
             pairs = [part[:-1] for part in parts]
-            norms = norms_of(wanted, kind.balance)
+            norms = norms_of(wanted, balance)
             return Company(self._merged(ray, pairs, num_items=num_items, most=most, norms=norms), had, wanted)
 
     def _summed(
@@ -200,11 +198,9 @@ def _follower_pairs(shard: Shard, num_items: int, window: int, buckets: int) -> 
     return _only(_by_bucket(counted, buckets=buckets))
 
 
-def _company_pairs(shard: Shard, num_items: int, buckets: int, kind: CompanyKind) -> list[Any]:
+def _company_pairs(shard: Shard, num_items: int, buckets: int) -> list[Any]:
     """What came together in a shard, by buckets, and last what each item had there and was wanted."""
-    counted = count_company(
-        shard.items, shard.spans, num_items=num_items, most=num_items, weights=shard.weights, kind=kind
-    )
+    counted = count_company(shard.items, shard.spans, num_items=num_items, most=num_items, weights=shard.weights)
     return [*_by_bucket(counted.pairs, buckets=buckets), (counted.had, counted.wanted)]
 
 

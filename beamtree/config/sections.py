@@ -24,10 +24,9 @@ MAX_ITEMS_SCORED, DRAWN_NEGATIVES = 10_000, 1_000
 POSITIONS_OVER_ALL, POSITIONS_OVER_SAMPLE = 1_600, 800
 COUNT_WEIGHTS = ("transitions", "company", "popularity")
 FADES = ("fade", "repeat_fade")
-COMPANY_EXPONENTS = ("damping", "balance")
-FIXED_WEIGHTS = ("tower", *COUNT_WEIGHTS, "repeats", *FADES, *COMPANY_EXPONENTS, "trend")
+FIXED_WEIGHTS = ("tower", *COUNT_WEIGHTS, "repeats", *FADES, "balance", "trend")
 """What `model.weights` can fix: weights of the tower and of counted evidence, how evidence fades with its age, and how
-company is counted."""
+far popular items are held back in company."""
 
 
 class TreeSettings(Section):
@@ -102,7 +101,7 @@ class ModelSettings(Section):
                 found.append(f"{at}: expected at least 0, got {value!r}")
             elif name in FADES and not 0.0 < value <= 1.0:
                 found.append(f"{at}: expected a factor above 0, at most 1, got {value!r}")
-            elif name in COMPANY_EXPONENTS and not 0.0 <= value <= 1.0:
+            elif name == "balance" and not 0.0 <= value <= 1.0:
                 found.append(f"{at}: expected an exponent from 0 to 1, got {value!r}")
             elif name == "trend" and value != 0.0:
                 found.append(f"{at}: expected 0, which leaves the trend out, got {value!r}; else it is calibrated")

@@ -6,19 +6,13 @@ Neither the encoder nor the counts may choose them on users they have seen: own 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
-from beamtree.types import Float64Array
 
 LEARNED = "learned"
 TOWER = "tower"
 """Names of evidence: what is learned in rounds, attention for example, which counts 1, and the tower."""
 TREND = "trend"
 """What `model.weights` has where the trend is left out."""
-COMPANY = CompanyKind._fields
-"""What `model.weights` has where it is given how company is counted."""
 
 MEMORY_ALONE = MemoryWeights(transitions=1.0, repeats=0.0, popularity=0.01, fade=0.7, company=0.5)
 BESIDE_LEARNED = MemoryWeights(transitions=0.5, repeats=0.0, popularity=0.0, fade=0.7, company=0.5)
@@ -40,11 +34,6 @@ STEPS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
 
 FADES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 REPEAT_FADES = (0.97, 0.99, 0.997, 1.0)
-COMPANY_KINDS = (COSINE, CompanyKind(balance=0.3), CompanyKind(damping=1.0))
-"""How company may be counted: the cosine, the same kinder to popular items, or with less of those who have a lot."""
-SURE, TINY = 2.0, 1e-12
-"""Company is counted in another way than the first where that gains so many standard errors: with few validation users,
-the best of several ways is the best by chance."""
 
 PASSES = 3
 """Each weight is tried at most so often, with the others where they are by then."""
@@ -68,8 +57,6 @@ class Calibrated:
 
 Measure = Callable[[PartWeights], float]
 """How good a score with these weights is for the validation users; higher is better."""
-MeasureUsers = Callable[[PartWeights], Float64Array]
-"""The same by metric and user, (metrics, users)."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +80,7 @@ class Choice:
         usual = BESIDE_LEARNED if self.has_learned or self.has_tower else MEMORY_ALONE
         repeats = (REPEATS if self.people_repeat else -REPEATS) if self.repeats_can_return else 0.0
         usual = replace(usual, repeats=repeats, repeat_fade=REPEAT_FADES[-1])
-        memory = replace(usual, **{name: self.fixed[name] for name in (*MEMORY_NAMES, *COMPANY) if name in self.fixed})
+        memory = replace(usual, **{name: self.fixed[name] for name in MEMORY_NAMES if name in self.fixed})
         return PartWeights(self.fixed.get(TOWER, 1.0), memory)
 
     def free(self) -> Iterator[str]:
@@ -142,28 +129,6 @@ def calibrate(measure: Measure | None, choice: Choice, *, units: Mapping[str, fl
     return Calibrated(weights, trials)
 
 
-def calibrate_each_company(measure: MeasureUsers, choice: Choice, *, spread: Callable[[str], float]) -> Calibrated:
-    """What `calibrate` finds with the first way of counting company, or with another one that is surely better.
-
-    Weights are calibrated for the geometric mean of the metrics, and ways are compared by the gains of each user.
-    spread: of a kind of evidence, by name, as for `grid_units`.
-    """
-
-    def measured(weights: PartWeights) -> float:
-        return float(np.exp(np.log(np.maximum(measure(weights).mean(axis=1), TINY)).mean()))
-
-    choices = [choice]
-    if choice.has_memory:
-        choices = [replace(choice, fixed={**choice.fixed, **kind._asdict()}) for kind in tried_companies(choice.fixed)]
-    first, *others = (calibrate(measured, each, units=grid_units(each, spread)) for each in choices)
-    before, best, highest = measure(first.weights), first, 0.0
-    for other in others:
-        gains = ((measure(other.weights) - before) / np.maximum(before.mean(axis=1, keepdims=True), TINY)).mean(axis=0)
-        if gains.mean() > max(highest, SURE * gains.std() / np.sqrt(len(gains))):
-            best, highest = other, float(gains.mean())
-    return replace(best, trials=sum(calibrated.trials for calibrated in (first, *others)))
-
-
 def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:
     """What each kind of evidence, by name, counts under some weights of the parts."""
     named: dict[str, float] = {}
@@ -174,7 +139,7 @@ def evidence_weights(weights: PartWeights, choice: Choice) -> dict[str, float]:
     if choice.has_memory:
         memory = weights.memory
         named[transitions_evidence(memory.fade)] = memory.transitions
-        named[company_evidence(memory.company_kind)] = memory.company
+        named["company"] = memory.company
         named["popularity"] = memory.popularity
         if choice.repeats_can_return:
             named[repeats_evidence(memory.repeat_fade)] = memory.repeats
@@ -186,11 +151,6 @@ def transitions_evidence(fade: float) -> str:
     return f"transitions {fade:g}"
 
 
-def company_evidence(kind: CompanyKind) -> str:
-    """The name of what shares users with the history, by how it was counted."""
-    return f"company {kind.damping:g} {kind.balance:g}"
-
-
 def repeats_evidence(fade: float) -> str:
     """The name of a person's own repeats, by how they fade."""
     return f"repeats {fade:g}"
@@ -199,12 +159,6 @@ def repeats_evidence(fade: float) -> str:
 def tried_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:
     """How transitions may fade: as it was fixed, or any that is tried."""
     return (fixed["fade"],) if "fade" in fixed else FADES
-
-
-def tried_companies(fixed: Mapping[str, float]) -> tuple[CompanyKind, ...]:
-    """How company may be counted: as it was fixed, or any that is tried."""
-    given = {name: fixed[name] for name in COMPANY if name in fixed}
-    return (CompanyKind(**given),) if given else COMPANY_KINDS
 
 
 def tried_repeat_fades(fixed: Mapping[str, float]) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """The parts of a score put together: memory is counted, and what each part counts is chosen on validation users."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,12 +23,10 @@ from beamtree.fitting.calibration import (
     Choice,
     PartWeights,
     calibrate,
-    calibrate_each_company,
-    company_evidence,
     evidence_weights,
+    grid_units,
     repeats_evidence,
     transitions_evidence,
-    tried_companies,
     tried_fades,
     tried_repeat_fades,
 )
@@ -36,8 +34,7 @@ from beamtree.fitting.pool import CANDIDATES_EACH, CandidatePool, gather_candida
 from beamtree.fitting.run import FitRun
 from beamtree.fitting.trend import KnownInteractions, TrendChoice, weigh_trend
 from beamtree.fitting.validation import CUTOFFS, reaches_level, sample_users
-from beamtree.model.counting import CompanyKind
-from beamtree.model.memory import Memory, MemoryWeights
+from beamtree.model.memory import BALANCE, Memory, MemoryWeights
 from beamtree.model.part import MakePartOnTree
 from beamtree.model.trend import Trend
 from beamtree.retrieval.engine import Engine
@@ -46,7 +43,7 @@ from beamtree.scorer import Scorer
 from beamtree.training.events import PartsWeighed
 from beamtree.training.trainer import SELECTION_METRIC
 from beamtree.tree.item_tree import ItemTree
-from beamtree.types import AnyArray, Float64Array
+from beamtree.types import AnyArray
 
 MORE_USERS = 4
 """So many times the users of a validation are asked once for good: weights that suit few of them suit nobody else."""
@@ -68,26 +65,34 @@ def weigh(
     learned: arrays of all other parts, the tower's among them. parts: makes learned parts of other people.
     """
     started, config = time.monotonic(), run.config
-    has_memory = "memory" in config.model.parts
+    memory = None
+    if "memory" in config.model.parts:
+        memory = Memory.count(
+            run.dataset.sequences,
+            run.split.train,
+            num_items=len(run.dataset.items),
+            megabytes=config.model.memory_megabytes,
+            balance=config.model.weights.get("balance", BALANCE),
+            counters=run.backend.counters,
+        )
+        if run.dataset.timestamps is not None and seconds_per_unit(pl.Series(run.dataset.timestamps)) is not None:
+            memory = replace(memory, trend=Trend(moment=float(run.dataset.timestamps.max())))
     choice = Choice(
         has_learned=any(not name.startswith("tower/") for name in learned),
         has_tower="tower" in config.model.parts,
-        has_memory=has_memory,
-        repeats_can_return=has_memory and not excludes_seen(config),
+        has_memory=memory is not None,
+        repeats_can_return=memory is not None and not excludes_seen(config),
         people_repeat=not config.retrieval.excludes_seen,
         fixed=config.model.weights,
     )
     users = sample_users(run.split.validation, config=config, seed=config.training.seed, times=MORE_USERS)
     on_step = run.stop_while("weighing the parts of the score")
-    is_calibrated = len(users) >= FEWEST_USERS
-    companies = tried_companies(choice.fixed) if is_calibrated else (choice.start().memory.company_kind,)
-    memories = _counted(run, companies) if has_memory else {}
     pool = None
-    if is_calibrated:
-        scorers = _scorers(learned, memories, tree, run=run, choice=choice, parts=parts)
+    if len(users) >= FEWEST_USERS:
+        scorers = _scorers(learned, memory, tree, run=run, choice=choice, parts=parts)
         pool = _candidates_of(users, scorers, tree, run=run, choice=choice, on_step=on_step)
-        if has_memory:
-            pool = _with_popularity(pool, memories[companies[0]])
+        if memory is not None:
+            pool = _with_popularity(pool, memory)
     calibrated = _calibrated(pool, choice)
     weights = calibrated.weights
     arrays = dict(learned)
@@ -96,8 +101,8 @@ def weigh(
         arrays["tower/weight"] = np.array(weights.tower, dtype=np.float32)
         report["tower"] = weights.tower
     trend = None
-    memory = memories[weights.memory.company_kind].weighed(weights.memory) if has_memory else None
     if memory is not None:
+        memory = memory.weighed(weights.memory)
         arrays |= _named(memory)
         trend = _weighed_trend(arrays, tree, users, run=run, parts=parts)
         if trend is not None:
@@ -117,19 +122,8 @@ def weigh(
     if memory is not None and trend is not None:
         arrays |= _named(replace(memory, trend=trend.now))
     seconds = time.monotonic() - started
-    run.listen(PartsWeighed(_settings(choice, report), metric, is_calibrated=is_calibrated, seconds=seconds))
+    run.listen(PartsWeighed(_settings(choice, report), metric, is_calibrated=pool is not None, seconds=seconds))
     return Weighed(arrays, report | {"validation": metric, "seconds": round(seconds, 1)})
-
-
-def _counted(run: FitRun, companies: Sequence[CompanyKind]) -> dict[CompanyKind, Memory]:
-    """What is counted in the training spans, with each way of counting company."""
-    sequences, spans, counters = run.dataset.sequences, run.split.train, run.backend.counters
-    first = Memory.count(sequences, spans, num_items=len(run.dataset.items), company=companies[0], counters=counters)
-    if run.dataset.timestamps is not None and seconds_per_unit(pl.Series(run.dataset.timestamps)) is not None:
-        first = replace(first, trend=Trend(moment=float(run.dataset.timestamps.max())))
-    others = {kind: first.with_company(kind, sequences, spans, counters=counters) for kind in companies[1:]}
-    num_bytes = run.config.model.memory_megabytes * 1e6
-    return {kind: memory.within(num_bytes) for kind, memory in {companies[0]: first, **others}.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,26 +183,23 @@ def _calibrated(pool: CandidatePool | None, choice: Choice) -> Calibrated:
     if pool is None:
         return calibrate(None, choice, units={})
 
-    def measure(weights: PartWeights) -> Float64Array:
-        per_user = pool.measure(evidence_weights(weights, choice)).per_user
-        return np.stack([per_user["f@20"], per_user["ndcg@20"]])
+    def measure(weights: PartWeights) -> float:
+        metrics = pool.measure(evidence_weights(weights, choice))
+        return float(np.sqrt(metrics["f@20"] * metrics["ndcg@20"]))
 
-    return calibrate_each_company(measure, choice, spread=pool.spread)
+    return calibrate(measure, choice, units=grid_units(choice, pool.spread))
 
 
 def _scorers(
     learned: Mapping[str, AnyArray],
-    memories: Mapping[CompanyKind, Memory],
+    memory: Memory | None,
     tree: ItemTree,
     *,
     run: FitRun,
     choice: Choice,
     parts: Mapping[str, MakePartOnTree] | None,
 ) -> dict[str, Scorer]:
-    """One scorer for each kind of evidence, by the names that calibration knows; popularity is known of every item.
-
-    memories: by how company was counted, in which alone they differ.
-    """
+    """One scorer for each kind of evidence, by the names that calibration knows; popularity is known of every item."""
     config = run.config
     scorers: dict[str, Scorer] = {}
     if choice.has_learned:
@@ -218,12 +209,12 @@ def _scorers(
         tower = {name: array for name, array in learned.items() if name.startswith("tower/")}
         tower["tower/weight"] = np.ones((), dtype=np.float32)
         scorers[TOWER] = build_scorer(tower, tree, config=config)
-    if memories:
-        memory = next(iter(memories.values()))
+    if memory is not None:
         kinds = {
             transitions_evidence(fade): MemoryWeights(transitions=1.0, popularity=0.0, fade=fade)
             for fade in tried_fades(config.model.weights)
         }
+        kinds["company"] = MemoryWeights(transitions=0.0, popularity=0.0, company=1.0)
         kinds["popularity"] = MemoryWeights(transitions=0.0, popularity=1.0)
         if choice.repeats_can_return:
             kinds |= {
@@ -232,21 +223,17 @@ def _scorers(
             }
         for name, weights in kinds.items():
             scorers[name] = build_scorer(_named(memory.weighed(weights)), tree, config=config)
-        alone = MemoryWeights(transitions=0.0, popularity=0.0, company=1.0)
-        for kind, counted in memories.items():
-            scorers[company_evidence(kind)] = build_scorer(_named(counted.weighed(alone)), tree, config=config)
     return scorers
 
 
 def _proposers(choice: Choice, tree: ItemTree, *, config: Config) -> set[str]:
     """Whose own recommendations are candidates: all but attention on levels that no beam of its own reaches."""
-    fixed = choice.fixed
-    fades, repeats = tried_fades(fixed), tried_repeat_fades(fixed)[-1]
+    fades = tried_fades(choice.fixed)
+    repeats = tried_repeat_fades(choice.fixed)[-1]
     ends = {transitions_evidence(fades[0]), transitions_evidence(fades[-1])}
     first_level = config.model.attention_range(tree.height).start
     is_reached = reaches_level(first_level, tree, beam_width=max(config.retrieval.beam_width, CANDIDATES_EACH))
-    company = {company_evidence(kind) for kind in tried_companies(fixed)}
-    others = {TOWER, *ends, *company, "popularity", repeats_evidence(repeats)}
+    others = {TOWER, *ends, "company", "popularity", repeats_evidence(repeats)}
     return others | {LEARNED} if is_reached else others
 
 

@@ -38,34 +38,19 @@ class CountedPairs(NamedTuple):
     counts: Counts
 
 
-class CompanyKind(NamedTuple):
-    """How company is counted.
-
-    damping: a span of n items counts n^-damping, with 1 the pairs of every user add up to about the same. balance: the
-    strength of a pair h, i is its count / (had[h]^(1 - balance) * wanted[i]^balance), with 0.5 the cosine, with less
-    popular items stand higher.
-    """
-
-    damping: float = 0.0
-    balance: float = 0.5
-
-
-COSINE = CompanyKind()
-
-
 class Company(NamedTuple):
     """What shares spans with each item.
 
-    had: (items,), the spans of each item, or the sum of what they count; wanted: (items,), the same with the squared
-    weights of the item.
+    had: (items,), the spans of each item; wanted: (items,), the sum over spans of its squared weights, the same where
+    nothing is weighed.
     """
 
     pairs: CountedPairs
-    had: Counts
+    had: Int64Array
     wanted: Counts
 
     def strengths(self, balance: float) -> Float64Array:
-        """How strongly each pair is connected, (pairs,), as in `CompanyKind`."""
+        """count / (had[h]^(1 - balance) * wanted[i]^balance) of each pair h, i; with a balance of 0.5, the cosine."""
         offsets, items, counts = self.pairs
         return counts / (
             np.repeat(norms_of(self.had, 1.0 - balance), np.diff(offsets)) * norms_of(self.wanted, balance)[items]
@@ -164,7 +149,7 @@ def count_company(
     num_items: int,
     most: int,
     weights: Float32Array | None = None,
-    kind: CompanyKind = COSINE,
+    balance: float = 0.5,
 ) -> Company:
     """For each item the items that are in the same spans, counting a span once, with the highest weight there.
 
@@ -174,23 +159,19 @@ def count_company(
     flat, offsets, highest = _latest_distinct(items, spans, num_items=num_items, weights=weights)
     starts, ends = offsets[:-1], offsets[1:]
     sizes = ends - starts
-    share = np.repeat(np.maximum(sizes, 1).astype(np.float64) ** -kind.damping, sizes) if kind.damping else None
-    had: Counts = np.bincount(flat, weights=share, minlength=num_items)
-    counted, wanted = share, had
-    if highest is not None:
-        counted = highest if share is None else share * highest
-        wanted = np.bincount(flat, weights=counted * highest, minlength=num_items)
-    norms = norms_of(wanted, kind.balance)
+    had = np.bincount(flat, minlength=num_items)
+    wanted: Counts = had if highest is None else np.bincount(flat, weights=highest**2, minlength=num_items)
+    norms = norms_of(wanted, balance)
     if native.is_available():
         from beamtree.native.counting import count_company as count_in_kernels
 
-        found = count_in_kernels(flat, starts=starts, ends=ends, norms=norms, most=most, weights=counted)
+        found = count_in_kernels(flat, starts=starts, ends=ends, norms=norms, most=most, weights=highest)
         return Company(CountedPairs(*found), had, wanted)
     pairs = _count_pairs(
         flat,
         np.repeat(starts, sizes),
         np.repeat(ends, sizes),
-        weights=counted,
+        weights=highest,
         num_items=num_items,
         most=most,
         rank=lambda counts, targets: counts / norms[targets],

@@ -3,7 +3,7 @@
 Transitions are counted as far as there is room: what a list lacks of its new logarithm stands in further links. So does
 what people who had an item met later, as company: the share of them,
 
-    people who met the item after h  /  root of (people who had h * people who had the item),
+    people who met the item after h  /  (people who had h ^ (1 - balance) * people who had the item ^ balance),
 
 where interactions stand for the people of the fit. The trend fades to the moment of the newest interaction. Returns and
 popularity wait for the next update.
@@ -133,8 +133,11 @@ class LiveMemory:
         """The share of people with the source who met the target since; known shares stay as they are."""
         is_shared = self._shared > 0.0
         sources, targets = np.divmod(self._pairs[is_shared], self._num_items)
-        people = np.maximum(self._had[sources] * self._wanted[targets], 1.0)
-        return self._links(sources, targets, self._shared[is_shared] / np.sqrt(people))
+        balance = self._known.weights.balance
+        people = (
+            np.maximum(self._had[sources], 1.0) ** (1.0 - balance) * np.maximum(self._wanted[targets], 1.0) ** balance
+        )
+        return self._links(sources, targets, self._shared[is_shared] / people)
 
     def _links(self, sources: Int64Array, targets: Int64Array, strengths: Float64Array) -> Links:
         offsets = np.searchsorted(sources, np.arange(self._num_items + 1)).astype(np.int64)

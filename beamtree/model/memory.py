@@ -5,7 +5,8 @@ below it, and at least 0, times the gate of its level. By itself this is an exac
 leaves.
 
     E(request, item) =  transitions * sum over the latest items h of fade^age * ln(1 + how often item followed h)
-                      + company     * sum over the latest distinct items h of how strongly h and item go together
+                      + company     * sum over the latest distinct items h of what h and item have of users together,
+                                      both / (h^(1 - balance) * item^balance)
                       + repeats     * returns(item) * ln(1 + sum over own occurrences of repeat_fade^age)
                       + popularity  * ln(1 + count of the item)
                       + trend       * ln(1 + count of the item, halved with every half-life that has passed)
@@ -25,7 +26,7 @@ import numpy as np
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import COSINE, HERE, CompanyKind, Counters
+from beamtree.model.counting import HERE, Counters
 from beamtree.model.trend import Trend
 from beamtree.types import AnyArray, Float32Array, Int32Array, Int64Array
 
@@ -47,6 +48,9 @@ MAX_FOLLOWERS = 200
 HALF = np.float16
 LINK_BYTES = np.dtype(np.int32).itemsize + np.dtype(HALF).itemsize
 
+BALANCE = 0.3
+"""Of company: 0.5 would be the cosine, which holds popular items back more than what people want next does."""
+
 UNSURE = 20
 """So many people must have had an item before its own share of returns counts as much as that of all items."""
 
@@ -60,7 +64,7 @@ class MemoryWeights:
     fade: what an item of the history counts against the one after it, where it is asked for what followed;
     repeat_fade: the same for a person's own earlier interactions with an item.
 
-    damping, balance: the `CompanyKind` with which company was counted; another one takes counting again.
+    balance: the exponent by which popular items are held back in company; another one takes counting again.
     """
 
     transitions: float = 1.0
@@ -70,17 +74,7 @@ class MemoryWeights:
     repeat_fade: float = 0.99
     company: float = 0.0
     trend: float = 0.0
-    damping: float = COSINE.damping
-    balance: float = COSINE.balance
-
-    @property
-    def company_kind(self) -> CompanyKind:
-        """How company was counted."""
-        return CompanyKind(self.damping, self.balance)
-
-    def counted_as(self, kind: CompanyKind) -> "MemoryWeights":
-        """The same where company was counted in this way."""
-        return replace(self, damping=kind.damping, balance=kind.balance)
+    balance: float = BALANCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,39 +167,27 @@ class Memory:
         window: int = WINDOW,
         followers: int = MAX_FOLLOWERS,
         megabytes: float = inf,
-        company: CompanyKind = COSINE,
+        balance: float = BALANCE,
         counters: Counters = HERE,
     ) -> "Memory":
         """Count inside the training spans, with the weights of the sequences.
 
         window: an item follows another within so many interactions. followers: items that each list keeps at most,
-        fewer where the lists of all items would take more than `megabytes`. company: how it is counted.
+        fewer where the lists of all items would take more than `megabytes`. balance: as in `MemoryWeights`.
         """
         items, weights = sequences.items, sequences.weights
         following = counters.followers(
             items, spans, num_items=num_items, window=window, most=followers, weights=weights
         )
+        company = counters.company(items, spans, num_items=num_items, most=followers, weights=weights, balance=balance)
         counts = counters.items(items, spans, num_items=num_items, weights=weights)
         return cls(
             Links(following.offsets, following.items, np.log1p(following.counts).astype(HALF)),
-            _company(sequences, spans, company, num_items=num_items, most=followers, counters=counters),
+            Links(company.pairs.offsets, company.pairs.items, company.strengths(balance).astype(HALF)),
             returns=_relative_returns(*counters.returns(items, spans, num_items=num_items, weights=weights)),
             popularity=np.log1p(counts).astype(np.float32),
-            weights=MemoryWeights().counted_as(company),
+            weights=MemoryWeights(balance=balance),
         ).within(megabytes * 1e6)
-
-    def with_company(
-        self,
-        kind: CompanyKind,
-        sequences: Sequences,
-        spans: Spans,
-        *,
-        followers: int = MAX_FOLLOWERS,
-        counters: Counters = HERE,
-    ) -> "Memory":
-        """The same with company counted in another way, in the spans that the rest was counted in."""
-        company = _company(sequences, spans, kind, num_items=len(self.popularity), most=followers, counters=counters)
-        return replace(self, company=company, weights=self.weights.counted_as(kind))
 
     def within(self, num_bytes: float) -> "Memory":
         """The same with the longest lists cut until all of them take at most so many bytes."""
@@ -228,8 +210,8 @@ class Memory:
         return tuple(kind for kind in kinds if kind.weight > 0.0)
 
     def weighed(self, weights: MemoryWeights) -> "Memory":
-        """The same counts under other weights; how company was counted stays."""
-        return replace(self, weights=weights.counted_as(self.weights.company_kind))
+        """The same counts under other weights; the balance is that with which they were counted."""
+        return replace(self, weights=replace(weights, balance=self.weights.balance))
 
     @cached_property
     def demand(self) -> Float32Array:
@@ -295,19 +277,9 @@ class Memory:
 
 
 def _weights(arrays: Mapping[str, AnyArray]) -> MemoryWeights:
-    """Weights as stored; before it could be chosen how company is counted, it was the cosine."""
-    stored = {**{f"weights.{name}": np.array(value) for name, value in COSINE._asdict().items()}, **arrays}
+    """Weights as stored; what does not name a balance was counted with the cosine."""
+    stored = {"weights.balance": np.array(0.5), **arrays}
     return MemoryWeights(**{field.name: float(stored[f"weights.{field.name}"]) for field in fields(MemoryWeights)})
-
-
-def _company(
-    sequences: Sequences, spans: Spans, kind: CompanyKind, *, num_items: int, most: int, counters: Counters
-) -> Links:
-    """Each item's strongest connections by users that have both."""
-    company = counters.company(
-        sequences.items, spans, num_items=num_items, most=most, weights=sequences.weights, kind=kind
-    )
-    return Links(company.pairs.offsets, company.pairs.items, company.strengths(kind.balance).astype(HALF))
 
 
 def _relative_returns(had: Int64Array, again: Int64Array) -> Float32Array:

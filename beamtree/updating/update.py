@@ -238,7 +238,7 @@ def _memory(grown: Artefact, extended: ExtendedLog, split: Split, *, trend: Tren
             split.train,
             num_items=len(dataset.items),
             megabytes=grown.config.model.memory_megabytes,
-            company=before.weights.company_kind,
+            balance=before.weights.balance,
         ),
         weights=before.weights if trend is None else replace(before.weights, trend=trend.weight),
         gates=before.gates,

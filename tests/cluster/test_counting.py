@@ -9,7 +9,7 @@ from beamtree.cluster.connection import Cluster
 from beamtree.cluster.counting import ClusterCounting, _by_bucket
 from beamtree.cluster.relearning import ClusterScoring
 from beamtree.data.split import split_none
-from beamtree.model.counting import COSINE, HERE, CompanyKind, Counters, count_followers
+from beamtree.model.counting import HERE, Counters, count_followers
 from beamtree.model.memory import Memory
 from beamtree.training.candidate_scores import torch_candidate_scores
 from beamtree.training.relearn import relearn_tree
@@ -34,16 +34,13 @@ def test_counts_are_those_of_one_process(two_nodes: Cluster, pairs_of_a_task: in
     assert_same_bytes(memory_by(counting.counters()).arrays(), memory_by(HERE).arrays())
 
 
-@pytest.mark.parametrize("company", [COSINE, CompanyKind(damping=1.0, balance=0.3)])
-def test_weighed_counts_are_those_of_one_process(two_nodes: Cluster, company: CompanyKind) -> None:
+def test_weighed_counts_are_those_of_one_process(two_nodes: Cluster) -> None:
     plain = sequences_of(LISTS)
     weights = GENERATOR.choice([0.0, 1.0, 2.5], size=len(plain.items)).astype(np.float32)
     sequences = replace(plain, weights=weights)
     spans = split_none(sequences).train
     there, here = (
-        Memory.count(
-            sequences, spans, num_items=33, followers=33, window=3, company=company, counters=counters
-        ).arrays()
+        Memory.count(sequences, spans, num_items=33, followers=33, window=3, counters=counters).arrays()
         for counters in (ClusterCounting(two_nodes, pairs_of_a_task=2000).counters(), HERE)
     )
     assert there.keys() == here.keys()

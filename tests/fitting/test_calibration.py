@@ -3,27 +3,21 @@
 from dataclasses import astuple, replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from beamtree.fitting.calibration import (
     BESIDE_LEARNED,
-    COMPANY_KINDS,
     FADES,
     MEMORY_ALONE,
     STEPS,
     Choice,
     Measure,
-    MeasureUsers,
     PartWeights,
     calibrate,
-    calibrate_each_company,
     evidence_weights,
     grid_units,
 )
-from beamtree.model.counting import COSINE, CompanyKind
 from beamtree.model.memory import MemoryWeights
-from beamtree.types import Float64Array
 
 UNITS = dict.fromkeys(("tower", "transitions", "company", "repeats", "popularity"), 1.0)
 EVERYTHING = Choice(
@@ -123,7 +117,7 @@ def test_units_make_all_kinds_of_evidence_spread_alike() -> None:
         "learned": 3.0,
         "tower": 6.0,
         "transitions 0.7": 1.5,
-        "company 0 0.5": 0.0,
+        "company": 0.0,
         "popularity": 3.0,
         "repeats 1": 0.3,
     }
@@ -144,49 +138,11 @@ def test_the_sum_has_one_weight_for_each_summand() -> None:
         "learned": 1.0,
         "tower": 0.5,
         "transitions 0.9": 2.0,
-        "company 0 0.5": 4.0,
+        "company": 4.0,
         "popularity": 0.1,
         "repeats 0.99": 3.0,
     }
     assert evidence_weights(weights, replace(EVERYTHING, has_memory=False)) == {"learned": 1.0, "tower": 0.5}
-
-
-def of_users(wanted: CompanyKind, *, gain: float, noise: float) -> MeasureUsers:
-    """Two metrics of 100 users; where company is counted as wanted, half of them gain `noise` more, half less."""
-
-    def measure(weights: PartWeights) -> Float64Array:
-        gains = gain + noise * np.where(np.arange(100) % 2 == 0, 1.0, -1.0)
-        return np.tile(1.0 + gains * (weights.memory.company_kind == wanted), (2, 1))
-
-    return measure
-
-
-def test_company_is_counted_in_another_way_where_that_is_surely_better() -> None:
-    """A gain of 0.05 is 2.5 standard errors where users differ by 0.2, and less than two where they differ by 0.3."""
-    wanted = COMPANY_KINDS[-1]
-
-    def counted(noise: float, choice: Choice = MEMORY) -> CompanyKind:
-        found = calibrate_each_company(of_users(wanted, gain=0.05, noise=noise), choice, spread=lambda _: 1.0)
-        return found.weights.memory.company_kind
-
-    assert wanted != COMPANY_KINDS[0] == COSINE
-    assert counted(0.2) == wanted
-    assert counted(0.3) == COSINE
-    assert counted(0.2, replace(MEMORY, fixed={"balance": 0.4})) == CompanyKind(0.0, 0.4)
-
-
-def test_each_way_of_counting_company_is_calibrated_for_itself() -> None:
-    """With the last way, and with it alone, a fade of 0.95 is best."""
-
-    def measure(weights: PartWeights) -> Float64Array:
-        is_last = weights.memory.company_kind == COMPANY_KINDS[-1]
-        return np.full((2, 9), 2.0 + is_last * (weights.memory.fade == 0.95) - (weights.memory.fade == 0.95) / 2)
-
-    found = calibrate_each_company(measure, MEMORY, spread=lambda _: 1.0)
-    assert (found.weights.memory.company_kind, found.weights.memory.fade) == (COMPANY_KINDS[-1], 0.95)
-    alone = calibrate_each_company(measure, replace(MEMORY, fixed=COSINE._asdict()), spread=lambda _: 1.0)
-    assert alone.weights.memory.fade != 0.95
-    assert found.trials > alone.trials
 
 
 def test_a_kind_that_says_the_same_of_everything_stays_where_it_is() -> None:

@@ -9,7 +9,7 @@ from beamtree import native
 from beamtree.data.sequences import Sequences
 from beamtree.data.split import Spans
 from beamtree.errors import InputError
-from beamtree.model.counting import COMPANY_ITEMS, CompanyKind, count_company, count_followers, count_returns
+from beamtree.model.counting import COMPANY_ITEMS, count_company, count_followers, count_returns
 from beamtree.model.memory import LINK_BYTES, Memory, MemoryWeights
 from tests.small import assert_same_bytes, sequences_of
 
@@ -48,39 +48,24 @@ def test_company_counts_users_once_and_keeps_the_highest_cosines() -> None:
     assert as_dictionary(few) == {(0, 1): 2, (1, 0): 2, (2, 1): 1, (3, 0): 1}
 
 
-def test_damped_company_is_the_cosine_over_shares_of_users() -> None:
-    """Users of 2 and of 4 items count 1/2 and 1/4."""
-    sequences = sequences_of([[0, 1], [3, 2, 1, 0]])
-    company = count_company(
-        sequences.items, whole(sequences), num_items=5, most=10, kind=CompanyKind(damping=1.0, balance=0.5)
-    )
-    assert company.had.tolist() == [0.75, 0.75, 0.25, 0.25, 0.0]
-    strengths = dict(zip(as_dictionary(company.pairs), company.strengths(0.5).tolist(), strict=True))
-    assert strengths[0, 1] == pytest.approx(1.0)
-    assert strengths[0, 2] == strengths[2, 0] == pytest.approx(0.25 / np.sqrt(0.75 * 0.25))
-
-
 def test_a_lower_balance_is_kinder_to_popular_items() -> None:
-    """Item 0 is in one span with each of 1 and 2; 1 is in four spans, 2 in one."""
+    """Item 0 is in one span with each of 1 and 2; 0 is in three spans, 1 in four."""
     sequences = sequences_of([[0, 1], [0, 2], [1], [1], [1], [0]])
     for balance, of_popular in ((0.5, 1 / np.sqrt(3 * 4)), (0.0, 1 / 3), (0.3, 1 / (3**0.7 * 4**0.3))):
-        kind = CompanyKind(balance=balance)
-        company = count_company(sequences.items, whole(sequences), num_items=3, most=10, kind=kind)
+        company = count_company(sequences.items, whole(sequences), num_items=3, most=10, balance=balance)
         strengths = dict(zip(as_dictionary(company.pairs), company.strengths(balance).tolist(), strict=True))
         assert strengths[0, 1] == pytest.approx(of_popular)
+    few, *_ = count_company(sequences.items, whole(sequences), num_items=3, most=1, balance=0.0)
+    assert as_dictionary(few) == {(0, 1): 1, (1, 0): 1, (2, 0): 1}, "equal shares go to the lower item"
 
 
-def test_the_kind_of_company_is_stored_and_older_files_have_the_cosine() -> None:
+def test_the_balance_is_stored_and_older_files_have_the_cosine() -> None:
     sequences = sequences_of([[0, 1], [3, 2, 1, 0]])
-    kind = CompanyKind(damping=1.0, balance=0.3)
-    memory = Memory.count(sequences, whole(sequences), num_items=4, company=kind)
+    memory = Memory.count(sequences, whole(sequences), num_items=4, balance=0.2)
     arrays = memory.weighed(MemoryWeights(company=2.0)).arrays()
-    assert Memory.from_arrays(arrays).weights == MemoryWeights(company=2.0, damping=1.0, balance=0.3)
-    older = {name: array for name, array in arrays.items() if name not in ("weights.damping", "weights.balance")}
-    assert Memory.from_arrays(older).weights.company_kind == CompanyKind(0.0, 0.5)
-    again = Memory.count(sequences, whole(sequences), num_items=4).with_company(kind, sequences, whole(sequences))
-    assert again.company.strengths.tobytes() == memory.company.strengths.tobytes()
-    assert again.weights.company_kind == kind
+    assert Memory.from_arrays(arrays).weights == MemoryWeights(company=2.0, balance=0.2)
+    older = {name: array for name, array in arrays.items() if name != "weights.balance"}
+    assert Memory.from_arrays(older).weights.balance == 0.5
 
 
 def test_only_the_latest_items_of_a_long_history_keep_company() -> None:
@@ -114,16 +99,18 @@ def test_an_item_that_returns_counts_more_in_own_repeats_and_a_rare_one_as_usual
     lists=st.lists(st.lists(st.integers(0, 12), max_size=25), min_size=1, max_size=8),
     window=st.integers(1, 30),
     most=st.integers(1, 15),
-    kind=st.builds(CompanyKind, damping=st.sampled_from([0.0, 0.7, 1.0]), balance=st.sampled_from([0.0, 0.3, 0.5])),
+    balance=st.sampled_from([0.0, 0.3, 0.5]),
 )
-def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, most: int, kind: CompanyKind) -> None:
+def test_kernels_and_numpy_count_the_same(lists: list[list[int]], window: int, most: int, balance: float) -> None:
     sequences = sequences_of(lists)
     in_kernels = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
-    company, *_ = count_company(sequences.items, whole(sequences), num_items=13, most=most, kind=kind)
+    company, *_ = count_company(sequences.items, whole(sequences), num_items=13, most=most, balance=balance)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "is_available", lambda: False)
         in_numpy = count_followers(sequences.items, whole(sequences), num_items=13, window=window, most=most)
-        company_in_numpy, *_ = count_company(sequences.items, whole(sequences), num_items=13, most=most, kind=kind)
+        company_in_numpy, *_ = count_company(
+            sequences.items, whole(sequences), num_items=13, most=most, balance=balance
+        )
     for ours, theirs in zip((*in_kernels, *company), (*in_numpy, *company_in_numpy), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

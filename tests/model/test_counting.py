@@ -35,7 +35,7 @@ def test_company_is_as_strong_as_the_cosine_and_followers_and_popularity_as_thei
     """Items 0, 1 and 2 are in 4, 2 and 1 spans; 0 is with 1 in two of them and with 2 in one."""
     sequences = sequences_of([[0, 1], [0, 1], [0, 2], [0]])
     users = spans(*zip(sequences.offsets[:-1], sequences.offsets[1:], strict=True))
-    memory = Memory.count(sequences, users, num_items=4)
+    memory = Memory.count(sequences, users, num_items=4, balance=0.5)
     company, followers = memory.company, memory.transitions
     assert [company.items[a:b].tolist() for a, b in zip(company.offsets, company.offsets[1:], strict=False)] == [
         [1, 2],
@@ -75,7 +75,7 @@ def test_what_follows_counts_with_the_weight_of_what_followed() -> None:
 def test_company_is_the_cosine_of_having_one_item_and_wanting_the_other() -> None:
     """Two users view 0; one of them buys 1, of weight 3, the other only views it."""
     sequences, users = weighed([[(0, 0.0), (1, 0.0), (1, 3.0)], [(0, 0.0), (1, 1.0)]])
-    memory = Memory.count(sequences, users, num_items=2)
+    memory = Memory.count(sequences, users, num_items=2, balance=0.5)
     assert memory.company.items.tolist() == [1], "nobody wants item 0"
     np.testing.assert_allclose(memory.company.strengths, [(3 + 1) / np.sqrt(2 * (9 + 1))], rtol=1e-3)
     np.testing.assert_allclose(memory.popularity, np.log1p([0.0, 4.0]), rtol=1e-6)

@@ -69,7 +69,7 @@ def test_company_counts_people_once() -> None:
     known = counted([[0], [0, 1]]).weighed(MemoryWeights(transitions=0.0, company=1.0))
     live = LiveMemory(known, window=20)
     live.add([Interaction(2, [0, 0], None), Interaction(2, [0, 0, 2], None)])
-    assert evidence(live.memory(), [0])[2] == pytest.approx((2 * 1) ** -0.5, abs=1e-3)
+    assert evidence(live.memory(), [0])[2] == pytest.approx(2 ** -(1 - known.weights.balance), abs=1e-3)
 
 
 def test_the_trend_is_that_of_all_interactions_as_of_the_newest() -> None:

@@ -21,7 +21,7 @@ from beamtree.types import AnyArray
 
 FORMAT_VERSION = 4
 ARRAYS_FILE = "state.safetensors"
-ANEW = "--restart, or an update without --resume (resume=False)"
+ANEW = "--restart for a fit, no --resume for an update (resume=False in Python)"
 """How a run starts again, in messages."""
 OWNER = "run"
 """The folder in which a work directory says whose checkpoints it keeps."""

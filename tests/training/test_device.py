@@ -20,6 +20,7 @@ from beamtree.training.horizon import TargetHorizon
 from beamtree.training.instances import Batch
 from beamtree.training.learner import TorchLearner
 from beamtree.training.relearn import Stage
+from beamtree.training.rows import RowAdam
 from tests.small import assert_same_bytes, encoder_settings, nested, random_histories, random_tree
 from tests.training.runs import RING, batch_from, take_step
 from tests.training.two_places import HostTensor, two_places
@@ -88,6 +89,7 @@ def test_the_estimator_learns_on_the_device(
         "draw",
         lambda *_, **__: (torch.from_numpy(drawn), torch.from_numpy(np.full(3, 2.0, dtype=np.float64))),
     )
+    monkeypatch.setattr("beamtree.training.module_learner._row_adam_of", lambda _: RowAdam)  # as for a table elsewhere
     run = EstimatorRun(settings=settings, horizon=TargetHorizon(), seed=3, validate=None, listen=lambda _: None)
 
     def scores(folder: Path) -> np.ndarray:

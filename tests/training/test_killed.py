@@ -29,11 +29,13 @@ def start(method: str, work: Path, out: Path, *, steps: int = 0) -> "subprocess.
 
 
 def steps_on_disk(work: Path) -> int:
-    """Steps that the checkpoints of all learners tell of, read while somebody may be writing them."""
+    """Steps that the checkpoints of all learners tell of, read while somebody may be writing or removing them."""
     total = 0
-    for manifest in work.glob("**/manifest.json"):
+    for folder, _, files in os.walk(work):  # passes over folders that are gone
+        if "manifest.json" not in files:
+            continue
         try:
-            total += read_manifest(manifest.parent).get("progress", {}).get("step", 0)
+            total += read_manifest(Path(folder)).get("progress", {}).get("step", 0)
         except ArtefactError:
             continue
     return total
